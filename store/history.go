@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -19,6 +20,9 @@ const (
 	ModelExtension = ".gsm"
 	RunExtension   = ".gsr"
 )
+
+// ModelFile is the name in [RunsDir] of the file of a run's model.
+func ModelFile(run uint64) string { return fmt.Sprint(run) + ModelExtension }
 
 // VersionInfo is what remains known of every version, readable or not.
 type VersionInfo struct {
@@ -49,6 +53,8 @@ type Run struct {
 	Summary json.RawMessage `json:"summary,omitempty"`
 	// Model says that the run's model belongs in RunsDir, in a file of the run's number.
 	Model bool `json:"model,omitempty"`
+	// Dropped says that the run was dropped: nothing but its number is kept, which no other run gets.
+	Dropped bool `json:"dropped,omitempty"`
 }
 
 // History is what happened to a store.
@@ -92,7 +98,9 @@ func ReadHistory(ctx context.Context, dir string, o Options) (_ *History, err er
 		if err := json.Unmarshal(e.Value, &r); err != nil {
 			return nil, m.Corrupt("run history", "%v", err)
 		}
-		h.Runs = append(h.Runs, r)
+		if !r.Dropped {
+			h.Runs = append(h.Runs, r)
+		}
 	}
 	return h, nil
 }
@@ -123,6 +131,45 @@ func RecordRun(ctx context.Context, dir string, r Run, o Options) (number uint64
 		return 0, m.Wrap("write", err)
 	}
 	return r.Number, m.Apply(b)
+}
+
+// DropRun removes a run from the history of the store in dir, and its model.
+func DropRun(ctx context.Context, dir string, number uint64, o Options) (err error) {
+	e := meta.NewEnv(dir, o.FS, o.LockTimeout)
+	if err := e.Find(); err != nil {
+		return err
+	}
+	m, err := meta.Open(ctx, e, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	var r Run
+	key := meta.NumberKey(meta.PrefixRun, number)
+	ok, err := m.GetJSON(key, fmt.Sprintf("run %d", number), &r)
+	if err != nil {
+		return err
+	}
+	if !ok || r.Dropped {
+		return fmt.Errorf("%w: run %d of %s", ErrNotFound, number, dir)
+	}
+	j, err := json.Marshal(Run{Number: number, Version: r.Version, Dropped: true})
+	if err != nil {
+		return err
+	}
+	b := m.Pebble.NewBatch()
+	if err := b.Set(key, j, nil); err != nil {
+		return m.Wrap("write", err)
+	}
+	if err := m.Apply(b); err != nil {
+		return err
+	}
+	if r.Model { // a crash before this leaves a file that no run names
+		if err = e.FS.Remove(e.Path(RunsDir, ModelFile(number))); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	return err
 }
 
 // lastNumber returns the largest number under a prefix, 0 if there is none.

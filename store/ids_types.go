@@ -2,7 +2,12 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/gstore/gstore/store/internal/meta"
 )
 
 // TypePrefix is what the external ids of a node type begin with where ids of each type are a space of their own: TYPE:ID.
@@ -21,6 +26,42 @@ func (m *Manifest) prefixNames() (names []string) {
 		names = append(names, t.Name)
 	}
 	return names
+}
+
+// TypesOfIDs are the node types that the external ids begin with, TYPE:ID, in the schema's order; nil where ids do not say their types. It
+// looks at one id of each type.
+func (s *Store) TypesOfIDs(ctx context.Context) (types []string, err error) {
+	names := s.manifest.prefixNames()
+	if names == nil {
+		return nil, nil
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	m, err := meta.Open(ctx, s.env, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	for t, name := range names {
+		found := s.manifest.Schema.NodeTypes[t].Count == 0
+		for _, gen := range s.manifest.IDs.Dictionaries {
+			if found {
+				break
+			}
+			err := m.Iterate(string(meta.DictionaryKey(nil, gen, []byte(TypePrefix(name)))), func(it *pebble.Iterator) error {
+				found = it.First()
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		if !found {
+			return nil, nil
+		}
+	}
+	return names, nil
 }
 
 // LookupNames is [Store.LookupStrings] for ids that people give, who may leave out the type: C100000 is customer:C100000, if no other

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -84,7 +85,10 @@ func newWriter(ctx context.Context, dir string, o WriterOptions, create bool) (_
 		return nil, err
 	}
 	if w.lk, err = w.env.Lock(ctx, meta.LockWriter, true, 0); err != nil {
-		return nil, fmt.Errorf("another writer is at work in %s: %w", dir, err)
+		if errors.Is(err, ErrLocked) {
+			return nil, fmt.Errorf("another writer is at work in %s: %w", dir, err)
+		}
+		return nil, fmt.Errorf("%s cannot be written to: %w", dir, err)
 	}
 	defer func() {
 		if err != nil {
@@ -114,10 +118,12 @@ func (w *Writer) makeDir() error {
 		if err != nil {
 			return fmt.Errorf("create store: %w", err)
 		}
+		of := []string{meta.LockName, meta.MetaName, meta.DataName, meta.TempName}
+		if slices.Contains(names, meta.MetaName) { // a store, which is refused as one
+			of = append(of, RunsDir)
+		}
 		for _, n := range names {
-			switch n {
-			case meta.LockName, meta.MetaName, meta.DataName, meta.TempName:
-			default:
+			if !slices.Contains(of, n) {
 				return fmt.Errorf("%w: directory %s is not empty (it holds %q) and not a store", ErrExists, w.env.Dir, n)
 			}
 		}
@@ -149,7 +155,7 @@ func (w *Writer) begin(m *meta.DB) error {
 	}
 	if newest > 0 {
 		if w.created {
-			return fmt.Errorf("%w: %s holds a store (version %d)", ErrExists, w.env.Dir, newest)
+			return fmt.Errorf("%w: %s holds a store (version %d): append adds to it; a new one needs another name, or this one removed", ErrExists, w.env.Dir, newest)
 		}
 		if w.base, err = readManifest(m, newest); err != nil {
 			return err

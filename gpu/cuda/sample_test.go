@@ -48,8 +48,8 @@ func lists(rows int, seed uint64) *buffer.MacroBatch {
 		a.Indices = append(a.Indices, make([]uint32, r.Below(3))...)
 	}
 	mb := &buffer.MacroBatch{Rows: rows, In: a}
-	for at, i := 0, 0; at < rows; at, i = at+128, i+1 {
-		mb.Partitions = append(mb.Partitions, buffer.ResidentPartition{ID: store.PartitionID(seed*100) + store.PartitionID(i), Base: uint32(at), Nodes: uint32(min(128, rows-at))})
+	for at, i := 0, 0; at < rows; at, i = at+120, i+1 {
+		mb.Partitions = append(mb.Partitions, buffer.ResidentPartition{ID: store.PartitionID(seed*100) + store.PartitionID(i), Base: uint32(at), Nodes: uint32(min(120, rows-at))})
 	}
 	return mb
 }
@@ -57,10 +57,11 @@ func lists(rows int, seed uint64) *buffer.MacroBatch {
 // elsewhere has the partitions of a macro-batch lie in another order on the device, and returns the shifts.
 func elsewhere(mb *buffer.MacroBatch) (shifts []uint32) {
 	at := uint32(0)
-	shifts = make([]uint32, (mb.Rows+63)/64)
+	const group = 1 << sampling.Shift
+	shifts = make([]uint32, (mb.Rows+group-1)/group)
 	for i := len(mb.Partitions) - 1; i >= 0; i-- {
 		p := mb.Partitions[i]
-		for g := p.Base / 64; g*64 < p.Base+p.Nodes; g++ {
+		for g := p.Base / group; g*group < p.Base+p.Nodes; g++ {
 			shifts[g] = at - p.Base
 		}
 		at += p.Nodes
@@ -128,7 +129,7 @@ func TestSamplesAsTheHost(t *testing.T) {
 					rows = slices.Clone(rows)
 					for i, r := range rows {
 						if c.elsewhere {
-							rows[i] += shifts[r>>6]
+							rows[i] += shifts[r>>sampling.Shift]
 						}
 					}
 					return rows

@@ -31,6 +31,7 @@ func named(t *testing.T, err error) int64 {
 // TestSmallestBudgetWorks: the budget that a refusal names works to the end, and so do those above it; what is
 // refused is refused before the embeddings of the run before are replaced.
 func TestSmallestBudgetWorks(t *testing.T) {
+	race.SkipArithmetic(t)
 	for k, c := range []link.Config{
 		{Dim: 64, BatchSize: 500, Negatives: 200},
 		{Dim: 64, BatchSize: 3000, Negatives: 10, Chunks: 1, EvalEvery: -1},

@@ -65,6 +65,7 @@ func TestVariants(t *testing.T) {
 // TestGradients compares every parameter's analytic gradient with central
 // differences of the loss, dropout included (its mask is fixed by its seed).
 func TestGradients(t *testing.T) {
+	race.SkipArithmetic(t)
 	for name, cfg := range variants() {
 		for _, layers := range []int{1, 2, 3} {
 			for _, dropout := range []float32{0, .3} {
@@ -169,6 +170,7 @@ func checkGradients(t *testing.T, f *fixture) {
 // TestTrainingLearns fits a small random problem: the loss falls far below
 // chance, and is the same bit for bit for any number of threads.
 func TestTrainingLearns(t *testing.T) {
+	race.SkipArithmetic(t)
 	for name, cfg := range variants() {
 		if cfg.Model != "mlp" {
 			t.Run(name, func(t *testing.T) { trainingLearns(t, cfg) })

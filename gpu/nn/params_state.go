@@ -53,3 +53,20 @@ func (p *Params) LoadState(ctx context.Context, q *gpu.Queue, b []byte) error {
 
 // stateBytes is the size of what SaveState writes.
 func (p *Params) stateBytes() int64 { return 16 + 4*int64(len(savedRanges))*int64(p.rows) }
+
+// Shape is the name and shape of a parameter, as model files say it.
+type Shape struct {
+	Name string `json:"name"`
+	Rows int    `json:"rows"`
+	Cols int    `json:"cols"`
+}
+
+// Shapes are those of the parameters that are trained, in their order.
+func (p *Params) Shapes() (list []Shape) {
+	for _, x := range p.list {
+		if !x.State {
+			list = append(list, Shape{x.Name, x.Value.Rows, x.Value.Cols})
+		}
+	}
+	return list
+}

@@ -23,7 +23,7 @@ const (
 // Memory is the bound of a run's memory.
 func Memory[C any](field func(*C) any) Option[C] {
 	return Option[C]{Field: field, Flag: "mem", Group: OutOfCore, Help: "bound of the whole run's memory, such as 4GiB",
-		Otherwise: "none", Values: AtLeast(0)}
+		Otherwise: "three quarters of what the machine, or the cgroup, has, unless the graph is small", Values: AtLeast(0)}
 }
 
 // IOEngine is how files are read.

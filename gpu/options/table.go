@@ -162,8 +162,8 @@ func (o *Option[C]) structField() reflect.StructField {
 	c := new(C)
 	at := reflect.ValueOf(o.Field(c)).Pointer()
 	v := reflect.ValueOf(c).Elem()
-	for i := range v.NumField() {
-		if f := v.Type().Field(i); f.IsExported() && v.Field(i).Addr().Pointer() == at && f.Type.Size() > 0 {
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		if f.IsExported() && !f.Anonymous && v.FieldByIndex(f.Index).Addr().Pointer() == at && f.Type.Size() > 0 {
 			return f
 		}
 	}

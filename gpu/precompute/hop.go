@@ -57,7 +57,7 @@ type Options struct {
 	EdgeWeights bool
 	// EachRelation takes a mean over neighbours by each relation, see [RelationMean], instead of one over all: what the model rsage reads.
 	EachRelation bool
-	MemoryBytes  int64  // bound of resident memory; default: none
+	MemoryBytes  int64  // bound of resident memory; default: [budget.Unasked]
 	Scratch      string // directory for temporary files; default: [store.Store.ScratchDir]
 	// FS is where the store is; nil = the operating system's.
 	FS vfs.FS
@@ -87,6 +87,9 @@ func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (names []st
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes, _ = budget.Unasked(st.Manifest(), 0)
+	}
 	model := o.model()
 	if kind := model.Kind(); !hasHop(&kind) || o.EdgeWeights && kind.Weights == "" {
 		return nil, fmt.Errorf("train: precompute: model %q reads no precomputed hop with edge weights %v: %s read one, and %s with edge weights: %w", o.Model, o.EdgeWeights,

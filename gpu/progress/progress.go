@@ -93,25 +93,35 @@ func Resume[T any](c, began T, normalize func(*T) error) (T, error) {
 	if g := from.FieldByName("Given"); g.IsValid() {
 		given, _ = g.Interface().([]string)
 	}
-	var set []int
-	for i := range from.NumField() {
-		if name, _, _ := strings.Cut(from.Type().Field(i).Tag.Get("json"), ","); from.Field(i).IsZero() && !slices.Contains(given, name) {
+	var set []reflect.StructField
+	for _, f := range reflect.VisibleFields(from.Type()) {
+		if f.Anonymous {
 			continue
 		}
-		if s, ok := from.Field(i).Interface().(string); ok && s == "auto" {
+		value := from.FieldByIndex(f.Index)
+		if value.IsZero() && !slices.Contains(given, jsonName(f)) {
 			continue
 		}
-		to.Field(i).Set(from.Field(i))
-		if from.Type().Field(i).Tag.Get("resume") == "" {
-			set = append(set, i)
+		if s, ok := value.Interface().(string); ok && s == "auto" {
+			continue
+		}
+		to.FieldByIndex(f.Index).Set(value)
+		if f.Tag.Get("resume") == "" {
+			set = append(set, f)
 		}
 	}
 	err := normalize(&out)
-	for _, i := range set {
-		if !reflect.DeepEqual(to.Field(i).Interface(), old.Field(i).Interface()) {
-			name, _, _ := strings.Cut(from.Type().Field(i).Tag.Get("json"), ",")
-			return c, fmt.Errorf("train: resume: the run began with %s %v, not %v: leave it out or begin afresh", name, reflect.Indirect(old.Field(i)), reflect.Indirect(from.Field(i)))
+	for _, f := range set {
+		was := old.FieldByIndex(f.Index)
+		if !reflect.DeepEqual(to.FieldByIndex(f.Index).Interface(), was.Interface()) {
+			return c, fmt.Errorf("train: resume: the run began with %s %v, not %v: leave it out or begin afresh",
+				jsonName(f), reflect.Indirect(was), reflect.Indirect(from.FieldByIndex(f.Index)))
 		}
 	}
 	return out, err
+}
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
 }

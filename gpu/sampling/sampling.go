@@ -130,7 +130,7 @@ func (o *Options) Bytes() (int64, error) {
 func SeedBytes(seeds int) int64 { return 4 * int64(seeds) }
 
 // Shift: partitions begin at multiples of so many rows of the partition buffer, as a power of two.
-const Shift = 6
+const Shift = buffer.SlotShift
 
 // groups is how many groups of 1<<Shift rows hold n rows.
 func groups(n int) int { return (n + 1<<Shift - 1) >> Shift }

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/modelfile"
 	"github.com/gstore/gstore/gpu/nn"
-	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/run"
 	"github.com/gstore/gstore/sampler/asof"
 	"github.com/gstore/gstore/store"
@@ -31,16 +29,9 @@ type Checkpoint struct {
 	Mean    float64       `json:"mean"` // of a regression's targets, and their deviation
 	Spread  float64       `json:"spread"`
 	// Parameters are those of encoders and head, and Layers those behind them in Params.
-	Parameters []Parameter `json:"parameters"`
-	Layers     []Parameter `json:"layers"`
-	Params     []byte      `json:"-"` // little-endian float32
-}
-
-// Parameter is the name and shape of a matrix.
-type Parameter struct {
-	Name string `json:"name"`
-	Rows int    `json:"rows"`
-	Cols int    `json:"cols"`
+	Parameters []nn.Shape `json:"parameters"`
+	Layers     []nn.Shape `json:"layers"`
+	Params     []byte     `json:"-"` // little-endian float32
 }
 
 // SaveFile writes the model to path, whole or not at all.
@@ -72,20 +63,13 @@ func (m *model) checkpoint(ctx context.Context, c *Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	c.Mean, c.Spread, c.Parameters, c.Layers, c.Params = m.mean, m.spread, parameters(m.params), parameters(m.gnn.Params()), append(own, layers...)
+	c.Mean, c.Spread, c.Parameters, c.Layers, c.Params = m.mean, m.spread, m.params.Shapes(), m.gnn.Params().Shapes(), append(own, layers...)
 	return nil
-}
-
-func parameters(p *nn.Params) (list []Parameter) {
-	for _, x := range p.List() {
-		list = append(list, Parameter{x.Name, x.Value.Rows, x.Value.Cols})
-	}
-	return list
 }
 
 // restore sets the model's values to a checkpoint's.
 func (m *model) restore(ctx context.Context, c *Checkpoint) error {
-	own, layers := parameters(m.params), parameters(m.gnn.Params())
+	own, layers := m.params.Shapes(), m.gnn.Params().Shapes()
 	if fmt.Sprint(own, layers) != fmt.Sprint(c.Parameters, c.Layers) {
 		return fmt.Errorf("the model has parameters %v and %v, of this store's tables it would have %v and %v: %w", c.Parameters, c.Layers, own, layers, gpu.ErrShape)
 	}
@@ -103,39 +87,22 @@ func (m *model) restore(ctx context.Context, c *Checkpoint) error {
 	return m.gnn.Params().Load(ctx, m.q, c.Params[n:])
 }
 
-// unfinished is where a run stands. The parameters' state follows it in its file.
-type unfinished struct {
-	Version uint64 `json:"version"` // of the store
-	Config  Config `json:"config"`
-	run.Position
-	Summary Summary `json:"summary"`
-}
+// unfinished is where a run stands. The model's state follows it in its file.
+type unfinished = run.Unfinished[Config, Summary]
 
-// resume reads where the run that cfg resumes stands, and sets cfg to what it goes on with. Where there is no such file a run begins.
+// resume reads where the run that cfg resumes stands, and sets cfg to what it goes on with. Where there is none a run begins.
 func resume(cfg *Config, version uint64) (at unfinished, state []byte, err error) {
 	at.Version = version
-	if !cfg.Resume || cfg.CheckpointFile == "" {
-		return at, nil, cfg.Normalize()
+	file := cfg.CheckpointFile
+	if !cfg.Resume {
+		file = ""
 	}
-	b, err := modelfile.Read(vfs.Default, cfg.CheckpointFile)
-	if errors.Is(err, os.ErrNotExist) {
-		return at, nil, cfg.Normalize()
-	}
-	if err != nil {
-		return at, nil, fmt.Errorf("train: resume: %w", err)
-	}
-	if state, err = modelfile.Decode(cfg.CheckpointFile, modelfile.TargetsRun, b, &at); err != nil {
-		return at, nil, err
-	}
-	if at.Version != version {
-		return at, nil, fmt.Errorf("train: resume: the run began on version %d of the store, this is version %d: open that one, or begin afresh", at.Version, version)
-	}
-	*cfg, err = progress.Resume(*cfg, at.Config, (*Config).Normalize)
+	state, err = at.Resume(file, modelfile.TargetsRun, cfg, (*Config).Normalize)
 	return at, state, err
 }
 
 // keep replaces the run's file by where it stands.
-func (m *model) keep(ctx context.Context, at unfinished) error {
+func (m *model) keep(ctx context.Context, at *unfinished) error {
 	own, err := m.params.SaveState(ctx, m.q)
 	if err != nil {
 		return err
@@ -145,7 +112,7 @@ func (m *model) keep(ctx context.Context, at unfinished) error {
 		return err
 	}
 	budget.Mark(ctx, "checkpoint")
-	return modelfile.Save(vfs.Default, m.cfg.CheckpointFile, modelfile.TargetsRun, &at, binary.LittleEndian.AppendUint64(nil, uint64(len(own))), own, layers)
+	return modelfile.Save(vfs.Default, m.cfg.CheckpointFile, modelfile.TargetsRun, at, binary.LittleEndian.AppendUint64(nil, uint64(len(own))), own, layers)
 }
 
 // goOn sets the model to what keep wrote.

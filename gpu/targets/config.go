@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/gstore/gstore/gpu/options"
-	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/asof"
 	"github.com/gstore/gstore/store"
 )
@@ -18,7 +17,7 @@ type Config struct {
 	KnownUntil string   `json:"known_until,omitempty"`
 	Sampler    string   `json:"sampler"` // one of [asof.Latest] and [asof.Uniform]; default latest
 	Fanouts    []int    `json:"fanouts"` // rows by each relation, hop by hop; default 24,8
-	Recent     int      `json:"recent"`  // of these the latest that have a mean of their own; default 4
+	Recent     *int     `json:"recent"`  // of these the latest that have a mean of their own; default 4
 	Hidden     int      `json:"hidden"`  // columns of states; default 64
 	Dropout    *float64 `json:"dropout"` // of hidden states; default .3
 	BatchSize  int      `json:"batch_size"`
@@ -27,19 +26,7 @@ type Config struct {
 	LR         float64  `json:"lr"` // of Adam; default .003
 	Seed       uint64   `json:"seed"`
 
-	MemoryBytes int64  `json:"mem_bytes" resume:"free"` // of the whole run; 0: no bound
-	IOEngine    string `json:"io_engine" resume:"free"` // default "auto"
-	Device      string `json:"device" resume:"free"`    // default "auto"
-	// DeviceMemoryBytes and MatMul are as in other tasks.
-	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" resume:"free"`
-	MatMul            string `json:"matmul,omitempty"`
-	Threads           int    `json:"threads" resume:"free"` // default: all processors
-	// CheckpointFile is where the run keeps what it can be resumed from; no file: none. Resume goes on from there.
-	CheckpointFile  string `json:"-" resume:"free"`
-	CheckpointEvery string `json:"checkpoint_every,omitempty" resume:"free"` // epochs ("1", the default), mini-batches ("500steps") or time ("10m")
-	Resume          bool   `json:"-" resume:"free"`
-	// Given names fields, by their JSON names, that the caller set: a run that is resumed is held to them though they be zero.
-	Given []string `json:"-" resume:"free"`
+	options.Running
 }
 
 // Normalize fills in defaults and says what is wrong with c: an error that matches [store.ErrInvalid].
@@ -71,7 +58,7 @@ type option = options.Option[Config]
 func Options() *options.Table[Config] {
 	t := &options.Table[Config]{Task: "targets of rows"}
 	t.Options = append(t.Options, modelOptions()...)
-	t.Options = append(t.Options, runOptions()...)
+	t.Options = append(t.Options, options.RunningOptions(func(c *Config) *options.Running { return &c.Running })...)
 	return t
 }
 
@@ -125,22 +112,5 @@ func modelOptions() []option {
 			Default: .003, Values: options.Positive(),
 		},
 		options.Seed(func(c *Config) any { return &c.Seed }),
-	}
-}
-
-func runOptions() []option {
-	return []option{
-		options.Memory(func(c *Config) any { return &c.MemoryBytes }),
-		options.IOEngine(func(c *Config) any { return &c.IOEngine }),
-		options.Device(func(c *Config) any { return &c.Device }),
-		options.DeviceMemory(func(c *Config) any { return &c.DeviceMemoryBytes }),
-		options.MatMul(func(c *Config) any { return &c.MatMul }),
-		options.Threads(func(c *Config) any { return &c.Threads }),
-		options.CheckpointFile(func(c *Config) any { return &c.CheckpointFile }),
-		{
-			Field: func(c *Config) any { return &c.CheckpointEvery }, Group: options.Checkpoints,
-			Default: "1", Values: options.Text(progress.Intervals, progress.IsInterval),
-		},
-		options.Resume(func(c *Config) any { return &c.Resume }),
 	}
 }

@@ -143,7 +143,7 @@ func (d *data) largest(m *store.Manifest, cfg *Config, entity string) (*batch, e
 					at := int32(len(types))
 					types = append(types, w.to)
 					k.Indices, k.Relations = append(k.Indices, at), append(k.Relations, uint16(w.relation))
-					if i < cfg.Recent && w.relation < n {
+					if i < *cfg.Recent && w.relation < n {
 						k.Indices, k.Relations = append(k.Indices, at), append(k.Relations, uint16(w.relation+2*n))
 					}
 				}

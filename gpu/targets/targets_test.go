@@ -14,6 +14,7 @@ import (
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/options"
 	"github.com/gstore/gstore/gpu/targets"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
@@ -246,7 +247,7 @@ func TestRefusals(t *testing.T) {
 		{targets.Config{Targets: with("manifest.yaml", "task_type: ranking\n")}, `task_type "ranking"`},
 		{targets.Config{Targets: with("manifest.yaml", "task_type: regression\nentity_table: people\nentity_col: customer_id\ntime_col: at\ntarget_col: buys\n")}, `rows of table "people", and the store's tables are`},
 		{targets.Config{Targets: filepath.Join(dir, "tasks", "again"), KnownUntil: "now"}, "known_until"},
-		{targets.Config{Targets: filepath.Join(dir, "tasks", "again"), MemoryBytes: 1 << 20}, "budget"},
+		{targets.Config{Targets: filepath.Join(dir, "tasks", "again"), Running: options.Running{MemoryBytes: 1 << 20}}, "budget"},
 	} {
 		_, err := targets.Train(t.Context(), st, dev, test.cfg, targets.Hooks{})
 		if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), "-", "_"), strings.ReplaceAll(test.want, "-", "_")) || test.cfg.MemoryBytes > 0 && !errors.Is(err, store.ErrBudget) {

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
-	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/run"
@@ -46,25 +44,12 @@ type Summary struct {
 	DivergedEpoch int   `json:"diverged_epoch,omitempty"`
 	TrainRows     int   `json:"train_rows"`
 	// CheckedRows were sampled by the whole run; none was later than the moment that it was sampled for.
-	CheckedRows  int64     `json:"checked_rows"`
-	EpochSeconds []float64 `json:"epoch_seconds"`
-	TotalSeconds float64   `json:"total_seconds"`
-	CPUSeconds   float64   `json:"cpu_seconds"`
-	PeakRSSBytes int64     `json:"peak_rss_bytes"`
-	BytesRead    int64     `json:"bytes_read"`
-	Seed         uint64    `json:"seed"`
-	Device       string    `json:"device"`
-	IOEngine     string    `json:"io_engine"`
-	Resumed      bool      `json:"resumed,omitempty"`
+	CheckedRows int64 `json:"checked_rows"`
+	run.Took
 }
 
-// Hooks let a caller watch a run. Any may be nil.
-type Hooks struct {
-	Start      func(Config, Summary)
-	Resume     func(found bool, epochs, step, batch int)
-	Epoch      func(Epoch)
-	Checkpoint func(epochs, step, batch int)
-}
+// Hooks let a caller watch a run.
+type Hooks = run.Hooks[Config, Summary, Epoch]
 
 // placeOrder is the place of the random draws that put an epoch's seeds in order.
 const placeOrder = 0x746172 // "tar"
@@ -95,10 +80,9 @@ func (t *tables) rows() int { return len(t.train.Keys) + len(t.valid.Keys) + len
 // task trains a model on a graph in memory: an epoch is one step, whose examples are the training table's rows in an order of their own. It
 // implements [run.Task], and [run.Batches] of the step.
 type task struct {
+	run.InMemory[Config, Summary, Epoch]
 	*data
 	cfg                *Config
-	hooks              Hooks
-	at                 *unfinished
 	rule               *run.Rule
 	model              *model
 	binary             bool
@@ -108,8 +92,6 @@ type task struct {
 	feed               *feed
 	batch              batch
 	next               int
-	record             Epoch
-	within, torn       bool
 }
 
 // Train trains on the training table that cfg names and tests, by dev, and returns the best epoch's model. Store and device stay the caller's.
@@ -121,7 +103,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	if cfg.Resume && hooks.Resume != nil {
 		hooks.Resume(state != nil, at.Epoch, at.Place.Step, at.Place.Batch)
 	}
-	cpu, start := usage.CPUSeconds(), time.Now()
+	watch := run.Watch()
 	tables, err := readTables(ctx, cfg.Targets)
 	if err != nil {
 		return nil, err
@@ -131,7 +113,8 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.it.Close()) }()
-	t := &task{data: o.data, cfg: &cfg, hooks: hooks, at: &at, binary: tables.task.Kind == database.Binary}
+	t := &task{data: o.data, cfg: &cfg, binary: tables.task.Kind == database.Binary}
+	t.At, t.Hooks = &at, hooks
 	if err := t.prepare(ctx, st, &tables); err != nil {
 		return nil, err
 	}
@@ -148,7 +131,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	if err := t.run(ctx, dev, o, state, c); err != nil {
 		return nil, err
 	}
-	sum.TotalSeconds, sum.CPUSeconds, sum.PeakRSSBytes, sum.BytesRead = time.Since(start).Seconds(), usage.CPUSeconds()-cpu, usage.PeakRSSBytes(), o.it.BytesRead()
+	watch.Stop(&sum.Took, o.it.BytesRead())
 	c.Summary = *sum
 	return c, nil
 }
@@ -178,12 +161,12 @@ func (t *task) prepare(ctx context.Context, st *store.Store, tables *tables) (er
 
 // newSampler makes the sampler that a configuration asks for.
 func (d *data) newSampler(cfg *Config) (*asof.Sampler, error) {
-	return asof.New(d.graph, asof.Config{Fanouts: cfg.Fanouts, Order: cfg.Sampler, Recent: cfg.Recent, Seed: cfg.Seed})
+	return asof.New(d.graph, asof.Config{Fanouts: cfg.Fanouts, Order: cfg.Sampler, Recent: *cfg.Recent, Seed: cfg.Seed})
 }
 
 // summary is what is known before training.
 func (t *task) summary(tables *tables, dev gpu.Device) Summary {
-	s := Summary{Task: tables.task.Name, Kind: tables.task.Kind, Protocol: protocol(t.cfg), TrainRows: len(t.train), Seed: t.cfg.Seed, Device: dev.Info().String()}
+	s := Summary{Task: tables.task.Name, Kind: tables.task.Kind, Protocol: protocol(t.cfg), TrainRows: len(t.train), Took: run.TakenBy(dev, t.cfg.Seed)}
 	s.ValidConstant, s.ValidLast = baselines(t.train, t.valid, t.binary)
 	s.TestConstant, s.TestLast = baselines(t.train, t.test, t.binary)
 	return s
@@ -225,7 +208,7 @@ func (t *task) run(ctx context.Context, dev gpu.Device, o *opened, state []byte,
 	}
 	defer func() { err = errors.Join(err, t.model.close()) }()
 	m := t.model
-	m.binary = t.binary
+	m.binary, t.Keep = t.binary, m.keep
 	m.scale(t.train)
 	m.arena.Bound(o.batch)
 	if state != nil {
@@ -233,8 +216,8 @@ func (t *task) run(ctx context.Context, dev gpu.Device, o *opened, state []byte,
 			return err
 		}
 	}
-	sum := &t.at.Summary
-	r := run.Run{Task: t, Rule: run.Rule{Epochs: t.cfg.Epochs, Patience: t.cfg.Patience, EvalEvery: 1, Best: sum.BestEpoch}, From: t.at.Position,
+	sum := &t.At.Summary
+	r := run.Run{Task: t, Rule: run.Rule{Epochs: t.cfg.Epochs, Patience: t.cfg.Patience, EvalEvery: 1, Best: sum.BestEpoch}, From: t.At.Position,
 		Clock: progress.NewClock(every), Where: t.cfg.CheckpointFile, Empty: "no row trains"}
 	t.rule = &r.Rule
 	if err := r.Train(ctx); err != nil {
@@ -251,16 +234,15 @@ func (t *task) run(ctx context.Context, dev gpu.Device, o *opened, state []byte,
 
 // Begin implements [run.Task].
 func (t *task) Begin(_ context.Context, x *run.Epoch) error {
-	t.record, t.within = Epoch{Epoch: x.Number + 1}, false
+	t.Fresh(Epoch{Epoch: x.Number + 1})
 	return nil
 }
 
 // Step implements [run.Task].
 func (t *task) Step(_ context.Context, x *run.Epoch) (run.Batches, error) {
-	if t.within {
+	if !t.Once() {
 		return nil, nil
 	}
-	t.within = true
 	key := keyed.New(t.cfg.Seed).With(placeOrder)
 	order := keyed.NewPermutation(key.With(1).With(uint64(x.Number)), uint64(len(t.train)))
 	t.feed = &feed{d: t.data, sampler: t.sampler, examples: t.train, order: &order, size: t.cfg.BatchSize, until: t.until, key: key.With(2), epoch: x.Number}
@@ -283,39 +265,29 @@ func (t *task) Next() (bool, error) {
 // Train implements [run.Batches].
 func (t *task) Train(ctx context.Context, sum *progress.Counts) error {
 	b := &t.batch
-	t.torn = true
-	loss, err := t.model.step(ctx, b)
-	if err != nil {
-		return fmt.Errorf("train: epoch %d, batch %d: %w", b.Key.Epoch+1, b.Key.Batch, progress.BudgetError(err))
+	err := t.Count(&b.Batch, b.SampledEdges(), sum, func() (float64, error) { return t.model.step(ctx, b) })
+	if err == nil {
+		t.At.Summary.CheckedRows += int64(b.checked)
 	}
-	t.torn = false
-	sum.Loss += loss
-	sum.Examples += int64(len(b.Seeds))
-	sum.Batches++
-	sum.Edges += int64(b.SampledEdges())
-	t.at.Summary.CheckedRows += int64(b.checked)
-	return nil
+	return err
 }
 
 // Place implements [run.Batches].
 func (t *task) Place() (progress.Place, bool) { return progress.Place{Batch: t.next}, true }
-
-// Settle implements [run.Batches]: each mini-batch is over before the next one.
-func (t *task) Settle(context.Context) error { return nil }
 
 // Leave implements [run.Batches].
 func (t *task) Leave(_ context.Context, err error) error { return err }
 
 // Trained implements [run.Task].
 func (t *task) Trained(x *run.Epoch) {
-	r := &t.record
+	r := &t.Record
 	r.Loss, r.Seconds, r.Batches, r.SampledEdges = x.Loss(), x.Trained.Seconds, int(x.Counts.Batches), x.Counts.Edges
 }
 
 // score predicts a part and compares.
 func (t *task) score(ctx context.Context, part []example) (Score, error) {
 	predicted, checked, err := t.model.all(ctx, t.data, t.sampler, part, t.until)
-	t.at.Summary.CheckedRows += checked
+	t.At.Summary.CheckedRows += checked
 	targets := make([]float32, len(part))
 	for i, e := range part {
 		targets[i] = e.target
@@ -353,7 +325,7 @@ func (m *model) all(ctx context.Context, d *data, s *asof.Sampler, part []exampl
 
 // Validate implements [run.Task]: every epoch is validated, and the one of the best score is the best.
 func (t *task) Validate(ctx context.Context, _ *run.Epoch) error {
-	sum, r, m := &t.at.Summary, &t.record, t.model
+	sum, r, m := &t.At.Summary, &t.Record, t.model
 	var err error
 	if r.Valid, err = t.score(ctx, t.valid); err != nil {
 		return err
@@ -369,25 +341,3 @@ func (t *task) Validate(ctx context.Context, _ *run.Epoch) error {
 	sum.EpochSeconds = append(sum.EpochSeconds, r.Seconds)
 	return nil
 }
-
-// Checkpoint implements [run.Task].
-func (t *task) Checkpoint(ctx context.Context, at run.Position) error {
-	t.at.Position = at
-	if err := t.model.keep(ctx, *t.at); err != nil {
-		return fmt.Errorf("train: epoch %d: checkpoint: %w", at.Epoch+1, err)
-	}
-	if t.hooks.Checkpoint != nil {
-		t.hooks.Checkpoint(at.Epoch, at.Place.Step, at.Place.Batch)
-	}
-	return nil
-}
-
-// Report implements [run.Task].
-func (t *task) Report(*run.Epoch) {
-	if t.hooks.Epoch != nil {
-		t.hooks.Epoch(t.record)
-	}
-}
-
-// Torn implements [run.Task].
-func (t *task) Torn() bool { return t.torn }

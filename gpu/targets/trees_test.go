@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/sampler/asof"
 	"github.com/gstore/gstore/sampler/keyed"
@@ -27,6 +28,7 @@ type buy struct {
 // TestTreesAreThoseOfTheTables rebuilds the trees of 1,000 seeds from the rows as they were written: nothing is later than its seed, what is
 // of the very moment is there, what is a second later is not, and of more rows than are sampled there are the latest.
 func TestTreesAreThoseOfTheTables(t *testing.T) {
+	race.SkipArithmetic(t)
 	const customers, items, rows, seeds, fanout = 40, 7, 3000, 1000, 6
 	r := keyed.New(1).Rand(0)
 	joined := make([]int64, customers)
@@ -58,7 +60,7 @@ func TestTreesAreThoseOfTheTables(t *testing.T) {
 	dev := host.New(host.Options{Threads: 1})
 	defer dev.Close() //nolint:errcheck // test
 	for _, order := range Orders() {
-		cfg := Config{Targets: "-", Fanouts: []int{fanout, 2}, Sampler: order, Recent: 2}
+		cfg := Config{Targets: "-", Fanouts: []int{fanout, 2}, Sampler: order, Recent: new(2)}
 		if err := cfg.Normalize(); err != nil {
 			t.Fatal(err)
 		}

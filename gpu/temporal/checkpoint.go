@@ -2,9 +2,7 @@ package temporal
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -12,7 +10,6 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/modelfile"
 	"github.com/gstore/gstore/gpu/nn"
-	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/run"
 	"github.com/gstore/gstore/store/budget"
 )
@@ -23,16 +20,9 @@ type Checkpoint struct {
 	Config  Config  `json:"config"`
 	Summary Summary `json:"summary"`
 	// Candidates have a vector each, the last rows of Params; nodes by external id. The parameters before them are Parameters, in their order.
-	Candidates []uint32    `json:"candidates"`
-	Parameters []Parameter `json:"parameters"`
-	Params     []byte      `json:"-"` // little-endian float32
-}
-
-// Parameter is the name and shape of a matrix.
-type Parameter struct {
-	Name string `json:"name"`
-	Rows int    `json:"rows"`
-	Cols int    `json:"cols"`
+	Candidates []uint32   `json:"candidates"`
+	Parameters []nn.Shape `json:"parameters"`
+	Params     []byte     `json:"-"` // little-endian float32
 }
 
 // SaveFile writes the model to path, whole or not at all.
@@ -54,7 +44,7 @@ func LoadFile(path string) (*Checkpoint, error) {
 		return nil, err
 	}
 	left := int64(len(c.Params) / 4)
-	for _, p := range append(c.Parameters, Parameter{"vectors", len(c.Candidates), c.Config.Dim}) {
+	for _, p := range append(c.Parameters, nn.Shape{Name: "vectors", Rows: len(c.Candidates), Cols: c.Config.Dim}) {
 		if p.Rows < 0 || p.Cols < 1 || int64(p.Rows) > left/int64(p.Cols) {
 			left = -1
 			break
@@ -73,7 +63,7 @@ func (m *model) checkpoint(ctx context.Context, d *data, c *Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	c.Parameters, c.Candidates = parameters(m.params), nil
+	c.Parameters, c.Candidates = m.params.Shapes(), nil
 	row := 4 * m.cfg.Dim
 	vectors := all[len(all)-d.mb.Rows*row:]
 	c.Params = append([]byte(nil), all[:len(all)-len(vectors)]...)
@@ -84,19 +74,9 @@ func (m *model) checkpoint(ctx context.Context, d *data, c *Checkpoint) error {
 	return nil
 }
 
-// parameters are those of a model but for the vectors.
-func parameters(p *nn.Params) (list []Parameter) {
-	for _, x := range p.List() {
-		if !x.State {
-			list = append(list, Parameter{x.Name, x.Value.Rows, x.Value.Cols})
-		}
-	}
-	return list
-}
-
 // restore sets the model's values to a checkpoint's. Nodes that it does not know keep the vectors that they began with.
 func (m *model) restore(ctx context.Context, d *data, c *Checkpoint) error {
-	own := parameters(m.params)
+	own := m.params.Shapes()
 	if fmt.Sprint(own) != fmt.Sprint(c.Parameters) {
 		return fmt.Errorf("the model has parameters %v, of this store's features it would have %v: %w", c.Parameters, own, gpu.ErrShape)
 	}
@@ -119,39 +99,22 @@ func (m *model) restore(ctx context.Context, d *data, c *Checkpoint) error {
 	return m.params.Load(ctx, m.q, all)
 }
 
-// unfinished is where a run stands. The parameters' state and the vectors' moments follow it in its file.
-type unfinished struct {
-	Version uint64 `json:"version"` // of the store
-	Config  Config `json:"config"`
-	run.Position
-	Summary Summary `json:"summary"`
-}
+// unfinished is where a run stands. The model's state follows it in its file.
+type unfinished = run.Unfinished[Config, Summary]
 
-// resume reads where the run that cfg resumes stands, and sets cfg to what it goes on with. Where there is no such file a run begins.
+// resume reads where the run that cfg resumes stands, and sets cfg to what it goes on with. Where there is none a run begins.
 func resume(cfg *Config, version uint64) (at unfinished, state []byte, err error) {
 	at.Version = version
-	if !cfg.Resume || cfg.CheckpointFile == "" {
-		return at, nil, cfg.Normalize()
+	file := cfg.CheckpointFile
+	if !cfg.Resume {
+		file = ""
 	}
-	b, err := modelfile.Read(vfs.Default, cfg.CheckpointFile)
-	if errors.Is(err, os.ErrNotExist) {
-		return at, nil, cfg.Normalize()
-	}
-	if err != nil {
-		return at, nil, fmt.Errorf("train: resume: %w", err)
-	}
-	if state, err = modelfile.Decode(cfg.CheckpointFile, modelfile.TemporalRun, b, &at); err != nil {
-		return at, nil, err
-	}
-	if at.Version != version {
-		return at, nil, fmt.Errorf("train: resume: the run began on version %d of the store, this is version %d: open that one, or begin afresh", at.Version, version)
-	}
-	*cfg, err = progress.Resume(*cfg, at.Config, (*Config).Normalize)
+	state, err = at.Resume(file, modelfile.TemporalRun, cfg, (*Config).Normalize)
 	return at, state, err
 }
 
 // keep replaces the run's file by where it stands.
-func (m *model) keep(ctx context.Context, at unfinished) error {
+func (m *model) keep(ctx context.Context, at *unfinished) error {
 	state, err := m.params.SaveState(ctx, m.q)
 	if err != nil {
 		return err
@@ -163,7 +126,7 @@ func (m *model) keep(ctx context.Context, at unfinished) error {
 		return err
 	}
 	budget.Mark(ctx, "checkpoint")
-	return modelfile.Save(vfs.Default, m.cfg.CheckpointFile, modelfile.TemporalRun, &at, state, moments)
+	return modelfile.Save(vfs.Default, m.cfg.CheckpointFile, modelfile.TemporalRun, at, state, moments)
 }
 
 // goOn sets the model to what keep wrote.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/options"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
 )
@@ -31,9 +32,9 @@ func TestResume(t *testing.T) {
 	whole := train(Config{Epochs: 4}, Hooks{})
 	for _, stop := range []int{1, 3, 4} {
 		file := filepath.Join(t.TempDir(), "run")
-		train(Config{Epochs: stop, CheckpointFile: file}, Hooks{})
+		train(Config{Epochs: stop, Running: options.Running{CheckpointFile: file}}, Hooks{})
 		told := -1
-		got := train(Config{Epochs: 4, CheckpointFile: file, Resume: true}, Hooks{Resume: func(found bool, epochs, _, _ int) {
+		got := train(Config{Epochs: 4, Running: options.Running{CheckpointFile: file, Resume: true}}, Hooks{Resume: func(found bool, epochs, _, _ int) {
 			if found {
 				told = epochs
 			}
@@ -70,7 +71,7 @@ func TestInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, stop := range []int{1, 5, 20} { // mini-batches, of 14 an epoch
-		cfg := Config{CheckpointFile: filepath.Join(t.TempDir(), "run"), CheckpointEvery: "2steps"}
+		cfg := Config{Running: options.Running{CheckpointFile: filepath.Join(t.TempDir(), "run"), CheckpointEvery: "2steps"}}
 		ctx, cancel := context.WithCancel(t.Context())
 		seen, kept := 0, 0
 		_, losses, err := train(ctx, cfg, Hooks{

@@ -1,6 +1,9 @@
 package temporal
 
-import "github.com/gstore/gstore/store"
+import (
+	"github.com/gstore/gstore/gpu/options"
+	"github.com/gstore/gstore/store"
+)
 
 // Config is everything that decides a run's result, and what it may use. The zero value of a field means its default;
 // Normalize fills them in. [Options] says of each field what flag it is, what it may be, and what it goes with.
@@ -25,25 +28,8 @@ type Config struct {
 	ValidShare float64 `json:"valid_share"`
 	TestShare  float64 `json:"test_share"`
 	// EvalEdges is how many edges of a split are ranked at most, a keyed sample; default 4000.
-	EvalEdges   int    `json:"eval_edges"`
-	MemoryBytes int64  `json:"mem_bytes" resume:"free"` // of the whole run; 0: no bound
-	IOEngine    string `json:"io_engine" resume:"free"` // default "auto"
-	Device      string `json:"device" resume:"free"`    // default "auto"
-	// DeviceMemoryBytes bounds the memory allocated on a GPU; 0: what is free, less a tenth. MatMul says how matrices
-	// are multiplied: "exact" (default), "tf32" (GPUs) or "bf16" (GPUs, and processors with AMX).
-	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" resume:"free"`
-	MatMul            string `json:"matmul,omitempty"`
-	Threads           int    `json:"threads" resume:"free"` // default: all processors
-	// CheckpointFile is where the run keeps what it can be resumed from, as often as CheckpointEvery says and where its
-	// context ends it; no file: none. Resume goes on from there; where there is none, a run begins. The result is an
-	// uninterrupted run's to the bit.
-	CheckpointFile string `json:"-" resume:"free"`
-	// CheckpointEvery is in epochs ("1", the default), mini-batches ("500steps") or time ("10m"); "0" is only at the end.
-	CheckpointEvery string `json:"checkpoint_every,omitempty" resume:"free"`
-	Resume          bool   `json:"-" resume:"free"`
-	// Given names fields, by their JSON names, that the caller set: a run that is resumed is held to them though they
-	// be zero.
-	Given []string `json:"-" resume:"free"`
+	EvalEdges int `json:"eval_edges"`
+	options.Running
 }
 
 // Values of [Config].TimeEncoding.

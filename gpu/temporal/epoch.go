@@ -16,18 +16,14 @@ import (
 // task trains a model on a graph in memory: an epoch is one step, whose examples are the training edges in an order of their own. It
 // implements [run.Task], and [run.Batches] of the step.
 type task struct {
+	run.InMemory[Config, Summary, Epoch]
 	*data
 	cfg    *Config
-	hooks  Hooks
-	at     *unfinished
 	rule   *run.Rule
 	model  *model
 	eval   *evaluation
 	loader *mini.Loader
 	valid  []event
-	record Epoch // of the epoch in hand
-	within bool  // its step was begun
-	torn   bool
 }
 
 // train trains all epochs from where at stands on, goes back to the best one's parameters, tests them and makes them c.
@@ -37,11 +33,13 @@ func train(ctx context.Context, dev gpu.Device, o *opened, hooks Hooks, at *unfi
 	if err != nil {
 		return err
 	}
-	t := &task{data: d, cfg: cfg, hooks: hooks, at: at, valid: d.validation(cfg)}
+	t := &task{data: d, cfg: cfg, valid: d.validation(cfg)}
+	t.At, t.Hooks = at, hooks
 	if t.model, err = newModel(ctx, dev, cfg, d); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.model.close()) }()
+	t.Keep = t.model.keep
 	t.model.arena.Bound(o.batch)
 	if state != nil {
 		if err := t.model.goOn(ctx, state); err != nil {
@@ -74,16 +72,16 @@ func train(ctx context.Context, dev gpu.Device, o *opened, hooks Hooks, at *unfi
 
 // Begin implements [run.Task].
 func (t *task) Begin(_ context.Context, x *run.Epoch) error {
-	t.record, t.within, t.eval.edges = Epoch{Epoch: x.Number + 1}, false, 0
+	t.Fresh(Epoch{Epoch: x.Number + 1})
+	t.eval.edges = 0
 	return nil
 }
 
 // Step implements [run.Task].
 func (t *task) Step(ctx context.Context, x *run.Epoch) (run.Batches, error) {
-	if t.within {
+	if !t.Once() {
 		return nil, nil
 	}
-	t.within = true
 	key, epoch := keyed.New(t.cfg.Seed).With(placeOrder), uint64(x.Number)
 	order := keyed.NewPermutation(key.With(2).With(epoch), uint64(t.data.train))
 	s := &source{d: t.data, events: t.events[:t.data.train], order: &order, size: t.cfg.BatchSize, key: key.With(3).With(epoch), wrong: t.cfg.Negatives,
@@ -106,26 +104,13 @@ func (t *task) Next() (bool, error) {
 // Train implements [run.Batches].
 func (t *task) Train(ctx context.Context, sum *progress.Counts) error {
 	b := t.loader.Batch()
-	t.torn = true
-	loss, err := t.model.step(ctx, b)
-	if err != nil {
-		return fmt.Errorf("train: epoch %d, batch %d: %w", b.Key.Epoch+1, b.Key.Batch, progress.BudgetError(err))
-	}
-	t.torn = false
-	sum.Loss += loss
-	sum.Examples += int64(len(b.Seeds))
-	sum.Batches++
-	sum.Edges += int64(b.Extra.(*extra).edges)
-	return nil
+	return t.Count(b, b.Extra.(*extra).edges, sum, func() (float64, error) { return t.model.step(ctx, b) })
 }
 
 // Place implements [run.Batches].
 func (t *task) Place() (progress.Place, bool) {
 	return progress.Place{Batch: t.loader.Batch().Key.Batch + 1}, true
 }
-
-// Settle implements [run.Batches]: each mini-batch is over before the next one.
-func (t *task) Settle(context.Context) error { return nil }
 
 // Leave implements [run.Batches].
 func (t *task) Leave(_ context.Context, err error) error {
@@ -135,13 +120,13 @@ func (t *task) Leave(_ context.Context, err error) error {
 
 // Trained implements [run.Task].
 func (t *task) Trained(x *run.Epoch) {
-	r := &t.record
+	r := &t.Record
 	r.Loss, r.Seconds, r.Batches, r.SampledEdges = x.Loss(), x.Trained.Seconds, int(x.Counts.Batches), x.Counts.Edges
 }
 
 // Validate implements [run.Task]: every epoch is validated, and the one of the highest mean reciprocal rank is the best.
 func (t *task) Validate(ctx context.Context, x *run.Epoch) error {
-	start, sum, r, m := time.Now(), &t.at.Summary, &t.record, t.model
+	start, sum, r, m := time.Now(), &t.At.Summary, &t.Record, t.model
 	ranks, rule, err := t.eval.run(ctx, m, t.valid, 0)
 	if err != nil {
 		return err
@@ -159,25 +144,3 @@ func (t *task) Validate(ctx context.Context, x *run.Epoch) error {
 	t.eval.edges = 0
 	return nil
 }
-
-// Checkpoint implements [run.Task].
-func (t *task) Checkpoint(ctx context.Context, at run.Position) error {
-	t.at.Position = at
-	if err := t.model.keep(ctx, *t.at); err != nil {
-		return fmt.Errorf("train: epoch %d: checkpoint: %w", at.Epoch+1, err)
-	}
-	if t.hooks.Checkpoint != nil {
-		t.hooks.Checkpoint(at.Epoch, at.Place.Step, at.Place.Batch)
-	}
-	return nil
-}
-
-// Report implements [run.Task].
-func (t *task) Report(*run.Epoch) {
-	if t.hooks.Epoch != nil {
-		t.hooks.Epoch(t.record)
-	}
-}
-
-// Torn implements [run.Task].
-func (t *task) Torn() bool { return t.torn }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/gpu/options"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/ingesttest"
@@ -39,7 +40,7 @@ func TestLoopsFitInMemory(t *testing.T) {
 	}
 	for _, loops := range []ingest.SelfLoops{ingest.SelfLoopsKeep, ingest.SelfLoopsAdd} {
 		st := storetest.Open(t, ingesttest.Store(t, dir, ingest.Options{SelfLoops: loops}), store.Options{})
-		cfg := Config{Dim: 8, BatchSize: 1, Negatives: 5, Epochs: 1, Threads: 1, MemoryBytes: 256 << 20}
+		cfg := Config{Dim: 8, BatchSize: 1, Negatives: 5, Epochs: 1, Running: options.Running{Threads: 1, MemoryBytes: 256 << 20}}
 		c, err := Train(t.Context(), st, hostDevice(t), cfg, Hooks{})
 		if err != nil {
 			t.Fatalf("self loops %s: %v", loops, err)

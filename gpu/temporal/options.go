@@ -2,7 +2,6 @@ package temporal
 
 import (
 	"github.com/gstore/gstore/gpu/options"
-	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/mini"
 )
 
@@ -13,7 +12,7 @@ func Options() *options.Table[Config] {
 	t := &options.Table[Config]{Task: "temporal link prediction"}
 	t.Options = append(t.Options, modelOptions()...)
 	t.Options = append(t.Options, learningOptions()...)
-	t.Options = append(t.Options, runOptions()...)
+	t.Options = append(t.Options, options.RunningOptions(func(c *Config) *options.Running { return &c.Running })...)
 	return t
 }
 
@@ -104,21 +103,4 @@ func checkShares(c *Config) string {
 		return "--valid-share and --test-share leave no edges to train: expected less than 1 together"
 	}
 	return ""
-}
-
-func runOptions() []option {
-	return []option{
-		options.Memory(func(c *Config) any { return &c.MemoryBytes }),
-		options.IOEngine(func(c *Config) any { return &c.IOEngine }),
-		options.Device(func(c *Config) any { return &c.Device }),
-		options.DeviceMemory(func(c *Config) any { return &c.DeviceMemoryBytes }),
-		options.MatMul(func(c *Config) any { return &c.MatMul }),
-		options.Threads(func(c *Config) any { return &c.Threads }),
-		options.CheckpointFile(func(c *Config) any { return &c.CheckpointFile }),
-		{
-			Field: func(c *Config) any { return &c.CheckpointEvery }, Group: options.Checkpoints,
-			Default: "1", Values: options.Text(progress.Intervals, progress.IsInterval),
-		},
-		options.Resume(func(c *Config) any { return &c.Resume }),
-	}
 }

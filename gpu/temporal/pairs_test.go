@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gstore/gstore/gpu/options"
 	"github.com/gstore/gstore/gpu/options/optionstest"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
@@ -29,7 +30,7 @@ func TestPairs(t *testing.T) {
 		},
 		Decides: []string{"sampler", "fanouts", "dim", "no-recency", "time-encoding", "batch-size", "epochs", "lr",
 			"negatives", "degree-share", "seed", "valid-share", "test-share"},
-		Small:     Config{Dim: 8, BatchSize: 100, Epochs: 1, Negatives: 10, EvalEdges: 20, Threads: 1},
+		Small:     Config{Dim: 8, BatchSize: 100, Epochs: 1, Negatives: 10, EvalEdges: 20, Running: options.Running{Threads: 1}},
 		Normalize: (*Config).Normalize,
 		Train: func(t *testing.T, c Config) (string, error) {
 			cp, err := Train(t.Context(), st, hostDevice(t), c, Hooks{})

@@ -12,6 +12,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/options"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -264,7 +265,7 @@ func TestTrain(t *testing.T) {
 		for _, threads := range []int{1, 3} {
 			st := storetest.Open(t, dir, store.Options{})
 			var epochs []Epoch
-			c, err := Train(t.Context(), st, hostDevice(t), Config{Sampler: sampler, Dim: 8, BatchSize: 100, Negatives: 50, Epochs: 2, EvalEdges: 100, Threads: threads},
+			c, err := Train(t.Context(), st, hostDevice(t), Config{Sampler: sampler, Dim: 8, BatchSize: 100, Negatives: 50, Epochs: 2, EvalEdges: 100, Running: options.Running{Threads: threads}},
 				Hooks{Epoch: func(e Epoch) { epochs = append(epochs, e) }})
 			if err != nil {
 				t.Fatal(err)

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/run"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
@@ -44,27 +43,12 @@ type Summary struct {
 	TestEdges  int   `json:"test_edges"`
 	Candidates int   `json:"candidates"`
 	// CheckedEdges were sampled by the whole run; each was seen to be strictly before what it was sampled for.
-	CheckedEdges int64     `json:"checked_edges"`
-	EpochSeconds []float64 `json:"epoch_seconds"`
-	TotalSeconds float64   `json:"total_seconds"`
-	CPUSeconds   float64   `json:"cpu_seconds"`
-	PeakRSSBytes int64     `json:"peak_rss_bytes"`
-	BytesRead    int64     `json:"bytes_read"`
-	Seed         uint64    `json:"seed"`
-	Device       string    `json:"device"`
-	IOEngine     string    `json:"io_engine"`
-	Resumed      bool      `json:"resumed,omitempty"`
+	CheckedEdges int64 `json:"checked_edges"`
+	run.Took
 }
 
-// Hooks let a caller watch a run. Any may be nil.
-type Hooks struct {
-	Start func(Config, Summary) // the split's part of the summary is filled in
-	// Resume is called in a run with [Config].Resume: what was trained before, or found false, if there is no checkpoint to go on from.
-	Resume     func(found bool, epochs, step, batch int)
-	Batch      func(epoch int, batches int64) // after each mini-batch; epoch from 0
-	Epoch      func(Epoch)
-	Checkpoint func(epochs, step, batch int) // after each: finished epochs, and the mini-batch of the next one that comes next
-}
+// Hooks let a caller watch a run.
+type Hooks = run.Hooks[Config, Summary, Epoch]
 
 // placeOrder is the place of the random draws that put an epoch's edges in order.
 const placeOrder = 0x74656d70 // "temp"
@@ -136,7 +120,7 @@ func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config, u u
 // summary is what the split says.
 func (d *data) summary(cfg *Config, dev gpu.Device) Summary {
 	return Summary{ValidTime: d.events[d.train].time, TestTime: d.events[d.valid].time, TrainEdges: d.train, ValidEdges: d.valid - d.train, TestEdges: len(d.events) - d.valid,
-		Candidates: len(d.candidates), Seed: cfg.Seed, Device: dev.Info().String()}
+		Candidates: len(d.candidates), Took: run.TakenBy(dev, cfg.Seed)}
 }
 
 // Train trains and tests on a store whose edges have times ([store.Manifest.TimeColumn]), by dev, and returns the best epoch's model.
@@ -149,7 +133,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	if cfg.Resume && hooks.Resume != nil {
 		hooks.Resume(state != nil, at.Epoch, at.Place.Step, at.Place.Batch)
 	}
-	cpu, start := usage.CPUSeconds(), time.Now()
+	watch := run.Watch()
 	d, err := open(ctx, st, dev, &cfg, use{train: true})
 	if err != nil {
 		return nil, err
@@ -166,9 +150,8 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	if err := train(ctx, dev, d, hooks, &at, state, c); err != nil {
 		return nil, err
 	}
-	sum := &at.Summary
-	sum.TotalSeconds, sum.CPUSeconds, sum.PeakRSSBytes, sum.BytesRead = time.Since(start).Seconds(), usage.CPUSeconds()-cpu, usage.PeakRSSBytes(), d.it.BytesRead()
-	c.Summary = *sum
+	watch.Stop(&at.Summary.Took, d.it.BytesRead())
+	c.Summary = at.Summary
 	return c, nil
 }
 

@@ -3,6 +3,7 @@ package train
 import (
 	"testing"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store/storetest"
 )
@@ -10,6 +11,7 @@ import (
 // TestBitsWhateverTheBudget: models of relations, whose history is filled by evaluations in tiles of the graph, end with the same bits
 // whatever the budget, as long as the plan is the same.
 func TestBitsWhateverTheBudget(t *testing.T) {
+	race.SkipArithmetic(t)
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 9001, Edges: 60000, Partitions: 24, Dim: 96, Relations: 3}))
 	for name, c := range map[string]config.Config{
 		"rgcn": {Model: "rgcn", History: true}, "rsage": {Model: "rsage", History: true}, "rgat": {Model: "rgat"}, "hgt": {Model: "hgt"},

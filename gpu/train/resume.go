@@ -2,9 +2,7 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -64,23 +62,19 @@ func resumeNode(fs vfs.FS, cfg *config.Config, m *store.Manifest) (_ *nodeProgre
 		p.fitted = cfg.Fit(m)
 		return p, nil, cfg.Normalize()
 	}
-	b, err := modelfile.Read(fs, cfg.CheckpointFile)
-	if errors.Is(err, os.ErrNotExist) {
+	if state, err = run.Find(fs, cfg.CheckpointFile, modelfile.NodeRun, p); err != nil {
+		return nil, nil, err
+	}
+	if state == nil {
 		p.fitted = cfg.Fit(m)
 		return p, nil, cfg.Normalize()
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("train: resume: %w", err)
-	}
-	if state, err = modelfile.Decode(cfg.CheckpointFile, modelfile.NodeRun, b, p); err != nil {
-		return nil, nil, err
 	}
 	if at := p.Place; p.StateBytes < 0 || p.StateBytes > len(state) || min(p.Epoch, at.Step, at.Pass, at.Batch) < 0 {
 		return nil, nil, &blocks.CorruptError{Path: cfg.CheckpointFile, Extent: "model", Offset: -1,
 			Reason: fmt.Sprintf("%d bytes of state in %d, epoch %d, place %+v", p.StateBytes, len(state), p.Epoch, at)}
 	}
-	if p.Version != m.Version {
-		return nil, nil, fmt.Errorf("train: resume: the run began on version %d of the store, this is version %d: open that one, or begin afresh", p.Version, m.Version)
+	if err := run.SameVersion(p.Version, m.Version); err != nil {
+		return nil, nil, err
 	}
 	if p.Config.PrecomputedHop && !p.Config.Relational() && len(cfg.Features) > 0 { // chosen unasked, it added to what the user named
 		cfg.Features = p.Config.WithHops(cfg.Features)

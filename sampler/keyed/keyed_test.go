@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/gstore/gstore/blocks/race"
 )
 
 // chiSquare returns the statistic of counts against equal expectation, in
@@ -50,6 +52,7 @@ func TestPermutationOfLargeDomain(t *testing.T) {
 // Over many keys every position goes everywhere equally often, and pairs of
 // neighbours to all ordered pairs.
 func TestPermutationIsUniform(t *testing.T) {
+	race.SkipArithmetic(t)
 	const n, keys = 10, 90_000
 	var where [n * n]int
 	var pairs [n * n]int

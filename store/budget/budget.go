@@ -135,5 +135,16 @@ func Smallest(err error, budget int64, try func(memory int64) (Account, error)) 
 	if terr != nil {
 		return err // the budget is not all that is wrong
 	}
-	return fmt.Errorf("%w: %.1f MiB; the smallest that works is %dMiB, or less with more partitions: of %s", store.ErrBudget, mib(budget), least, &parts)
+	return &TooSmall{int64(least) * unit, fmt.Sprintf("%v: %.1f MiB; the smallest that works is %dMiB, or less with more partitions: of %s", store.ErrBudget, mib(budget), least, &parts)}
 }
+
+// TooSmall is the error of a budget that is too small, an [store.ErrBudget]; LeastBytes is the smallest that works.
+type TooSmall struct {
+	LeastBytes int64
+	text       string
+}
+
+func (e *TooSmall) Error() string { return e.text }
+
+// Unwrap is [store.ErrBudget].
+func (e *TooSmall) Unwrap() error { return store.ErrBudget }

@@ -18,8 +18,8 @@ import (
 // Rows are cut into slots. A partition that is resident for the whole run has a
 // slot of its own size, the others share pool slots, each with room for the
 // largest of them. A slot begins and ends at multiples of granule rows, which
-// makes every slot of every feature column a whole number of 4 KiB pages:
-// extents are read straight into place. Columns of one node type alone are divided apart (see [Runs]).
+// makes every slot of a feature column a whole number of 4 KiB pages:
+// extents are read straight into place, but for wide rows of small partitions ([source.bounce]). Columns of one node type alone are divided apart (see [Runs]).
 type layout struct {
 	slots     []slotRegion
 	fixed     []store.PartitionID // owners of the first slots, ascending
@@ -118,12 +118,44 @@ func pageRows(stride int) int {
 	return blocks.Alignment / (1 << min(bits.TrailingZeros(uint(stride)), 12))
 }
 
-// slotGranule returns how many rows make a whole number of 4 KiB pages in every column and plane: the least common
-// multiple, a power of two as all of them are.
+// SlotShift: each partition begins at a multiple of 1<<SlotShift rows of the partition buffer, whatever its columns.
+const SlotShift = 3
+
+const (
+	// granuleLeast is the fewest rows by which slots are cut, granuleBounced that of wide rows that begin at no page.
+	granuleLeast   = 64
+	granuleBounced = 1 << SlotShift
+	// paddingShare of all rows is the most that slots of whole pages may be larger than slots of granuleLeast.
+	paddingShare = 8
+	// bouncedBytes is the shortest row of a column that is read by way of the bounce area: padding of shorter ones is no matter.
+	bouncedBytes = 1 << 10
+)
+
+// bounce marks the columns of which slots of whole pages would be mostly padding: of 3,703 columns of float32 a page begins every 1,024
+// rows, so that each of 103 partitions of 33 nodes would take 15 MB for half a megabyte.
+func (s *source) bounce() {
+	for i := range s.features {
+		c := &s.features[i]
+		page, all, padded := pageRows(c.stride), 0, 0
+		for p := range s.m.Partitions {
+			n := s.m.Partitions[p].Nodes
+			all, padded = all+int(n), padded+roundRows(n, max(page, granuleLeast))-roundRows(n, granuleLeast)
+		}
+		c.bounced = c.runs < 0 && padded > all/paddingShare && c.stride >= bouncedBytes
+	}
+}
+
+// slotGranule returns how many rows make a whole number of 4 KiB pages in every column that is read in place and in every plane: the
+// least common multiple, a power of two as all of them are.
 func slotGranule(src *source) int {
-	granule := 64
+	granule := granuleLeast
 	for i := range src.features {
-		if c := &src.features[i]; c.runs < 0 {
+		if src.features[i].bounced {
+			granule = granuleBounced
+		}
+	}
+	for i := range src.features {
+		if c := &src.features[i]; c.runs < 0 && !c.bounced {
 			granule = max(granule, pageRows(c.stride))
 		}
 	}
@@ -244,7 +276,7 @@ func (l *layout) bound(src *source, o *Options, isFixed []bool, capacity int) {
 	if o.Seeds != nil {
 		given := newTopSum(p)
 		for j := range src.m.Partitions {
-			given.add(int64(len(SeedsIn(o.Seeds, &src.m.Partitions[j]))), isFixed[j])
+			given.add(int64(src.given[j]), isFixed[j])
 		}
 		l.seedsMax = int(given.sum(capacity))
 		return

@@ -54,8 +54,8 @@ type Options struct {
 	Split  string // whose nodes are seeds: "train" (default), "valid" or "test"
 	// SplitColumn is the split column that Split is looked up in; "" = the store's first.
 	SplitColumn string
-	// Seeds, if not nil, are the seeds instead of a split's nodes: ascending, each once. They stay the caller's, unchanged.
-	Seeds []store.NodeID
+	// Seeds, if not nil, are the seeds instead of a split's nodes.
+	Seeds *Seeds
 	// Table's rows are resident with their partitions and written back when these leave: see
 	// [MacroBatch].Planes. It stays the caller's and must stay open until Close; meanwhile
 	// only Read is for others, at a moment after [Buffer.Flush].
@@ -152,10 +152,8 @@ func (o Options) Validate(m *store.Manifest) error {
 	case o.Split != "" && store.SplitValue(o.Split) == store.SplitNone:
 		return fmt.Errorf("%w: split %q (known: train, valid, test)", store.ErrInvalid, o.Split)
 	}
-	for i, v := range o.Seeds {
-		if uint64(v) >= m.Nodes || i > 0 && o.Seeds[i-1] >= v {
-			return fmt.Errorf("%w: seed %d is node %d, expected ascending nodes below %d, each once", store.ErrInvalid, i, v, m.Nodes)
-		}
+	if o.Seeds != nil && uint64(o.Seeds.most()) >= m.Nodes {
+		return fmt.Errorf("%w: node %d is a seed of a version of %d nodes", store.ErrInvalid, o.Seeds.most(), m.Nodes)
 	}
 	for i, p := range o.Pinned {
 		if int(p) >= len(m.Partitions) || i > 0 && o.Pinned[i-1] >= p {

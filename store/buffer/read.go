@@ -120,7 +120,7 @@ func (it *Buffer) loadColumns(ctx context.Context, loads []slotLoad, st *stepMet
 	}
 	for _, l := range loads {
 		for i := range it.src.features {
-			if c := &it.src.features[i]; c.runs < 0 {
+			if c := &it.src.features[i]; c.runs < 0 && !c.bounced {
 				rows, from := it.slotRows(i, l)
 				whole(&c.extents[l.part], rows[from&^(blocks.Alignment-1):])
 			}
@@ -157,8 +157,14 @@ func (it *Buffer) loadColumns(ctx context.Context, loads []slotLoad, st *stepMet
 		base := int(it.layout.slots[l.slot].base)
 		n := int(it.src.m.Partitions[l.part].Nodes)
 		for i := range it.src.features {
-			if c := &it.src.features[i]; c.runs < 0 {
-				rows, from := it.slotRows(i, l)
+			c := &it.src.features[i]
+			if c.runs >= 0 {
+				continue
+			}
+			rows, from := it.slotRows(i, l)
+			if c.bounced { // what is stored is in its place
+				c.rows[l.part].Fill(rows[:int(c.rows[l.part].Nodes)*c.stride], 0)
+			} else {
 				c.place(l.part, rows, rows[from&^(blocks.Alignment-1):])
 			}
 		}
@@ -347,7 +353,7 @@ func (it *Buffer) findGiven(s *scheduled) (int, error) {
 		if _, ok := slices.BinarySearch(s.step.Train, p.ID); !ok {
 			continue
 		}
-		for _, v := range SeedsIn(it.o.Seeds, &it.src.m.Partitions[p.ID]) {
+		for v := range it.o.Seeds.In(&it.src.m.Partitions[p.ID]) {
 			seeds = append(seeds, p.Base+uint32(v-p.First))
 		}
 	}

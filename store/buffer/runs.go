@@ -118,16 +118,21 @@ func (l *layout) columnRows(c *sourceColumn) int64 {
 // bounceMax is what the bounce area takes where requests are no larger: enough of them to keep a disk busy.
 const bounceMax = 4 << 20
 
-// bounceBytes is the size of the area that columns of one type are read by way of: a whole request at least, no more than all.
+// bounceBytes is the size of the area that columns whose slots begin at no page are read by way of: a whole request at least, no more
+// than all.
 func bounceBytes(src *source, o *Options) (n int64) {
+	most := o.RequestBytes
 	for i := range src.features {
-		if c := &src.features[i]; c.runs >= 0 {
+		if c := &src.features[i]; c.runs >= 0 || c.bounced {
 			for p := range c.extents {
 				n += blocks.AlignUp(c.extents[p].e.Length)
 			}
 		}
+		if src.features[i].runs >= 0 {
+			most = max(bounceMax, o.RequestBytes)
+		}
 	}
-	return min(n, max(bounceMax, o.RequestBytes))
+	return min(n, most)
 }
 
 // piece is a part of an extent on its way to rows that begin at no page.
@@ -137,15 +142,21 @@ type piece struct {
 	to    []byte // where they go, less what is read beyond the extent's end
 }
 
-// pieces lists what some loads read of columns of one type, a request each.
+// pieces lists what some loads read of columns whose slots begin at no page, a request each.
 func (it *Buffer) pieces(loads []slotLoad) (ps []piece) {
 	for _, l := range loads {
 		for i := range it.src.features {
 			c := &it.src.features[i]
-			if c.runs < 0 {
+			x, first := &c.extents[l.part], int64(0)
+			switch {
+			case c.runs >= 0:
+				first = int64(it.layout.runs[c.runs].bases[l.slot])
+			case c.bounced:
+				first = int64(it.layout.slots[l.slot].base) + int64(c.rows[l.part].First)
+			default:
 				continue
 			}
-			x, at := &c.extents[l.part], int64(it.layout.runs[c.runs].bases[l.slot])*int64(c.stride)
+			at := first * int64(c.stride)
 			rows := it.buf.bytes(it.buf.features[i])[at : at+x.e.Length]
 			for from := int64(0); from < x.e.Length; from += it.o.RequestBytes {
 				to := min(from+it.o.RequestBytes, blocks.AlignUp(x.e.Length))

@@ -67,6 +67,7 @@ type sourceColumn struct {
 	stride  int
 	extents []extentRef      // by partition
 	rows    []store.NodeRows // of nodes: which of a partition's rows its extent holds
+	bounced bool             // its rows begin at no page: they are read by way of the bounce area, see [source.bounce]
 	runs    int              // number of the [source].runs that the buffer has rows of alone, −1 = it has rows of all nodes
 }
 
@@ -99,6 +100,7 @@ type source struct {
 	runs     []typeRuns // that some of them lie as
 	labels   *sourceColumn
 	split    *sourceColumn
+	given    []uint64 // of Options.Seeds, by partition
 	relation *sourceColumn
 	weight   *sourceColumn
 	time     *sourceColumn
@@ -142,6 +144,7 @@ func (s *source) find(o *Options) (err error) {
 		}
 		s.features = append(s.features, *sc)
 	}
+	s.bounce()
 	optional := func(role store.Role, wanted bool, elems ...blocks.ElemType) (*sourceColumn, error) {
 		cs := s.m.ColumnsOf(role)
 		if !wanted || len(cs) == 0 {
@@ -154,6 +157,9 @@ func (s *source) find(o *Options) (err error) {
 	}
 	if err := s.findSplit(o); err != nil {
 		return err
+	}
+	if o.Seeds != nil {
+		s.given = o.Seeds.Count(s.m)
 	}
 	if o.Relations {
 		c, err := s.m.RelationColumn()

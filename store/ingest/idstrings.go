@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -93,7 +94,14 @@ func (r *Job) writeDictionary(ctx context.Context, sorted dictionary.Sorted) err
 	if err != nil {
 		return err
 	}
+	text := r.Desc.IDs == store.IDsStrings || r.Desc.Named
+	r.State.NotText = 0
 	err = sorted(ctx, func(id []byte, dense uint64) error {
+		if text && !utf8.Valid(id) {
+			if r.State.NotText++; r.State.NotText == 1 {
+				r.State.NotTextSuch = bytes.Clone(id)
+			}
+		}
 		return d.AddString(id, store.NodeID(r.Layout.Internal(r.Places.Of(dense)))) // integers are 8 bytes, as AddInt makes them
 	})
 	if err != nil {

@@ -244,6 +244,8 @@ type Report struct {
 	EdgesStored  uint64                 // after undirected, dedup and self-loop rules
 	Duplicates   uint64                 // edges dropped as duplicates
 	SelfLoops    uint64                 // self loops dropped
+	NotText      uint64                 // ids that are no UTF-8, kept as they are
+	NotTextSuch  string                 // one of them
 	Hubs         *partitioner.HubChoice // with Options.HubsAuto
 	Resumed      []string
 	BytesSpilled int64 // written to scratch files

@@ -179,6 +179,7 @@ func (r *Job) Run(ctx context.Context) error {
 	}
 	r.Report.Manifest, r.Report.Nodes, r.Report.BytesStored, r.Report.PeakRSSBytes = m, m.Nodes, m.Bytes(), usage.PeakRSSBytes()
 	r.Report.EdgesStored = m.Edges
+	r.Report.NotText, r.Report.NotTextSuch = r.State.NotText, string(r.State.NotTextSuch)
 	r.Report.EdgesRead, r.Report.Duplicates, r.Report.SelfLoops = r.State.EdgesRead, r.State.Duplicates, r.State.SelfLoops
 	r.Report.BytesSpilled = r.State.BytesSpilled
 	return nil

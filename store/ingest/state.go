@@ -29,6 +29,8 @@ type State struct {
 	// DictionaryBytes is what the id dictionary holds in memory.
 	DictionaryBytes                  int64
 	EdgesRead, Duplicates, SelfLoops uint64
+	NotText                          uint64 // ids that are no UTF-8
+	NotTextSuch                      []byte // one of them
 	BytesSpilled                     int64
 	Dangling                         map[string]uint64 `json:",omitempty"` // edges left out, by relation
 }

@@ -22,7 +22,7 @@ func (r *Job) countPrefixes(ctx context.Context) error {
 	if !ok || r.Dictionary == nil || !r.Dictionary.Strings {
 		return fmt.Errorf("ingest: types by the prefix of ids that are %s, expected a KeyedSource with strings", r.Desc.IDs)
 	}
-	counts, err := CountTypes(ctx, r.Dictionary, r.Desc, func(uint64) bool { return true })
+	counts, err := countTypes(ctx, r.Dictionary, r.Desc)
 	if err != nil {
 		return err
 	}
@@ -31,24 +31,22 @@ func (r *Job) countPrefixes(ctx context.Context) error {
 	return nil
 }
 
-// CountTypes counts the ids of each of d's types whose ranks are wanted.
-func CountTypes(ctx context.Context, ids *dictionary.Dictionary, d *source.Description, wanted func(rank uint64) bool) ([]int64, error) {
+// countTypes counts the ids of each of d's types.
+func countTypes(ctx context.Context, ids *dictionary.Dictionary, d *source.Description) ([]int64, error) {
 	counts := make([]int64, len(d.NodeTypes))
 	var prefixes [][]byte
 	for _, t := range d.NodeTypes {
 		prefixes = append(prefixes, []byte(PrefixOf(t.Name)))
 	}
 	t := 0
-	err := ids.Each(ctx, func(rank uint64, id []byte) error {
+	err := ids.Each(ctx, func(_ uint64, id []byte) error {
 		for t < len(prefixes) && !bytes.HasPrefix(id, prefixes[t]) {
 			t++
 		}
 		if t == len(prefixes) {
 			return source.Inputf(d.Input, "node %.80q is of none of the types %.200q, in their order", id, prefixes)
 		}
-		if wanted(rank) {
-			counts[t]++
-		}
+		counts[t]++
 		return nil
 	})
 	return counts, err

@@ -283,7 +283,7 @@ func (l *loader) findGiven(room []uint32) error {
 	}
 	defer func() { _ = slab.Free() }()
 	isSeed, n := slab.Bytes(), 0
-	for _, v := range l.o.Seeds {
+	for v := range l.o.Seeds.All() {
 		isSeed[v] = 1
 	}
 	for _, v := range l.order {

@@ -194,7 +194,7 @@ func graphBytes(m *store.Manifest, o *Options) (int64, error) {
 // seedsMost is at least the number of nodes to train.
 func seedsMost(m *store.Manifest, o *Options) (n int64, err error) {
 	if o.Seeds != nil {
-		return int64(len(o.Seeds)), nil
+		return int64(o.Seeds.Len()), nil
 	}
 	split, err := m.SplitColumn(o.SplitColumn)
 	if err != nil {

@@ -193,7 +193,7 @@ func (o *Options) missingModels(ctx context.Context, dir string, r *Report) erro
 		fs = vfs.Default
 	}
 	for _, run := range h.Runs {
-		path := fs.PathJoin(dir, store.RunsDir, fmt.Sprint(run.Number)+store.ModelExtension)
+		path := fs.PathJoin(dir, store.RunsDir, store.ModelFile(run.Number))
 		if _, err := fs.Stat(path); run.Model && errors.Is(err, os.ErrNotExist) {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("%s, the model of run %d, is missing", path, run.Number))
 		}

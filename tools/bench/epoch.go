@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/tools/cgroup"
 )
 
 // EpochOptions say what RunEpoch measures. The zero value of a field means its
@@ -195,11 +196,9 @@ const interruptGrace = 2 * time.Second
 // decodes the JSON that it prints.
 func runChild(ctx context.Context, args []string, memory int64, result any) (state *os.ProcessState, limited bool, err error) {
 	if memory > 0 {
-		if group, err := newCgroup(memory); err == nil {
-			defer group.remove()
-			limited = true
-			// The shell joins the group first, so that everything after is charged to it.
-			args = append([]string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, group.procs()}, args...)
+		if group, err := cgroup.New("gstore-bench", memory); err == nil {
+			defer group.Remove()
+			args, limited = group.Within(args), true
 		}
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -218,31 +217,6 @@ func runChild(ctx context.Context, args []string, memory int64, result any) (sta
 	}
 	return cmd.ProcessState, limited, nil
 }
-
-// cgroup is a memory control group.
-type cgroup struct{ dir string }
-
-// newCgroup makes a group limited to n bytes, of version 1 or 2; it takes root.
-func newCgroup(n int64) (*cgroup, error) {
-	for _, v := range []struct{ root, limit string }{
-		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
-		{"/sys/fs/cgroup", "memory.max"},
-	} {
-		g := &cgroup{filepath.Join(v.root, "gstore-bench-"+strconv.Itoa(os.Getpid()))}
-		if err := os.Mkdir(g.dir, 0o755); err != nil {
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(g.dir, v.limit), []byte(strconv.FormatInt(n, 10)), 0); err == nil {
-			return g, nil
-		}
-		g.remove()
-	}
-	return nil, errors.New("no memory cgroup can be made here")
-}
-
-func (g *cgroup) procs() string { return filepath.Join(g.dir, "cgroup.procs") }
-
-func (g *cgroup) remove() { _ = os.Remove(g.dir) }
 
 // String prints the result as a table for people.
 func (r EpochResult) String() string {

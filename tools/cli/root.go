@@ -77,9 +77,10 @@ func run(ctx context.Context, further []Further, args []string, e *command.Env) 
 	err = errors.Join(command.Refused(err), done())
 	code := exitCode(ctx, err)
 	if err != nil {
-		fmt.Fprintf(e.Stderr, "gstore: %v\n", err)
+		message := plain(err)
+		fmt.Fprintf(e.Stderr, "gstore: %s\n", message)
 		if e.JSON {
-			e.Event("error", map[string]any{"message": err.Error(), "exit_code": code})
+			e.Event("error", map[string]any{"message": message, "exit_code": code})
 		}
 		if code == ExitUsage {
 			hint := `Run "gstore --help" for the commands.`
@@ -90,6 +91,15 @@ func run(ctx context.Context, further []Further, args []string, e *command.Env) 
 		}
 	}
 	return code
+}
+
+// plain is what an error says to people: without the names of the packages that it came through, which begin it.
+func plain(err error) string {
+	text := err.Error()
+	for _, of := range []string{"train: plan: ", "train: ", "nodes: ", "ingest: ", "bad options: ", "export options: ", "invalid partitioner option: ", "store: ", "not found: "} {
+		text = strings.TrimPrefix(text, of)
+	}
+	return text
 }
 
 func exitCode(ctx context.Context, err error) int {
@@ -114,11 +124,12 @@ func newRoot(e *command.Env) *cobra.Command {
 	keepOrder()
 	showVersion, version := false, newVersion(e)
 	root := &cobra.Command{
-		Use:           "gstore",
-		Short:         "A storage engine for graphs larger than memory that trains graph neural networks",
-		SilenceErrors: true,
-		Args:          cobra.ArbitraryArgs, // an unknown command is refused below, with the nearest ones
-		SilenceUsage:  true,
+		Use:               "gstore",
+		Short:             "A storage engine for graphs larger than memory that trains graph neural networks",
+		SilenceErrors:     true,
+		Args:              cobra.ArbitraryArgs, // an unknown command is refused below, with the nearest ones
+		SilenceUsage:      true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return command.ApplyEnvironment(cmd) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 0:
@@ -180,6 +191,10 @@ func commands(e *command.Env) []*cobra.Command {
 		data.NewGenerate(e),
 		data.NewExport(e),
 		data.NewWalks(e),
+		data.NewVersions(e),
+		data.NewRollback(e),
+		data.NewPrune(e),
+		data.NewDrop(e),
 		inspect.NewVerify(e),
 		inspect.NewDevices(e),
 		inspect.NewReport(e),

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command gstore ingests graphs larger than memory and trains graph neural
 // networks on them out of core. Run "gstore --help".
 package main

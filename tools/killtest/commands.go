@@ -320,8 +320,8 @@ func sumOfFolder(dir string) (string, error) {
 
 // lastModel is what the newest saved model holds; "" = there is none.
 func lastModel(dir string) (string, error) {
-	for n := 9; n > 0; n-- {
-		c, err := train.LoadFile(filepath.Join(dir, strconv.Itoa(n)+store.ModelExtension))
+	for n := uint64(9); n > 0; n-- {
+		c, err := train.LoadFile(filepath.Join(dir, store.ModelFile(n)))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -36,7 +36,7 @@ var inner = map[string][][]string{
 	"gpu": {
 		{"gpu"},
 		{"gpu/nn", "gpu/replay", "gpu/spill", "gpu/progress", "gpu/modelfile", "gpu/gputest", "gpu/rowcache", "gpu/sampling"},
-		{"gpu/vectors", "gpu/run"},
+		{"gpu/vectors", "gpu/run", "gpu/options"},
 		{"gpu/eval"},
 		{"gpu/precompute"},
 		{"gpu/train/config"},
@@ -48,7 +48,7 @@ var inner = map[string][][]string{
 		{"gpu/train/ondevice"},
 		{"gpu/train", "gpu/link", "gpu/temporal", "gpu/targets", "gpu/host", "gpu/cuda"},
 	},
-	"tools": {{"tools/generate", "tools/device", "tools/recipe"}, {"tools/accuracy", "tools/bench", "tools/python"}, {"tools/cli", "tools/killtest"}, {"tools/budgetcheck", "tools/zoo"}, {"tools/gstore", "tools/gstore-lab"}},
+	"tools": {{"tools/generate", "tools/device", "tools/cgroup"}, {"tools/recipe"}, {"tools/accuracy", "tools/bench", "tools/python"}, {"tools/cli", "tools/killtest"}, {"tools/budgetcheck", "tools/zoo"}, {"tools/gstore", "tools/gstore-lab"}},
 }
 
 // onlyFor names, of packages that are not for everybody above them, who may import them outside tests.

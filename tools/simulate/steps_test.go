@@ -34,6 +34,8 @@ var steps = []step{
 	{"damage", 4, (*world).damage},
 	{"export", 2, (*world).export},
 	{"train", 4, (*world).train},
+	{"roll back", 2, (*world).rollback},
+	{"prune", 2, (*world).prune},
 }
 
 // pick returns one of its arguments.

@@ -33,8 +33,9 @@ type world struct {
 
 	now      *graph // what the newest version holds; nil = nothing was committed
 	version  uint64
-	doubt    *doubt // a crash may undo the last commit, which failed
-	begun    *graph // the first ingest makes this, however often it is interrupted
+	past     map[uint64]*graph // what the versions held that were the newest after a step
+	doubt    *doubt            // a crash may undo the last commit, which failed
+	begun    *graph            // the first ingest makes this, however often it is interrupted
 	input    *input
 	options  ingest.Options
 	readers  []reader
@@ -223,6 +224,10 @@ func (w *world) change(what string, after *graph, run func() error) error {
 		return fmt.Errorf("nothing failed and the store is still at version %d", w.version)
 	}
 	w.now = g
+	if w.past == nil {
+		w.past = map[uint64]*graph{}
+	}
+	w.past[w.version] = g
 	switch {
 	case err == nil:
 		w.doubt = nil
@@ -273,6 +278,7 @@ func (w *world) restart() error {
 		w.note("the crash undoes the commit that failed: the store is at version %d again", version)
 		w.counts["failed commits undone"]++
 		w.now, w.version, w.training = d.graph, d.version, nil
+		delete(w.past, version+1)
 	}
 	return err
 }

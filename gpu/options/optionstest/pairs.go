@@ -150,9 +150,9 @@ func (x *Pairs[C]) run(t *testing.T, p pairing[C]) outcome {
 	c := p.config
 	v, small := reflect.ValueOf(&c).Elem(), reflect.ValueOf(x.Small)
 	big := slices.ContainsFunc(p.set, func(name string) bool { return slices.Contains(x.SmallBut, name) })
-	for i := range v.NumField() {
-		if v.Field(i).CanSet() && v.Field(i).IsZero() && !big {
-			v.Field(i).Set(small.Field(i))
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		if to := v.FieldByIndex(f.Index); !f.Anonymous && to.CanSet() && to.IsZero() && !big {
+			to.Set(small.FieldByIndex(f.Index))
 		}
 	}
 	learned, err := x.Train(t, c)

@@ -9,6 +9,7 @@ import (
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // Config is everything that decides a run's result, and what it may use. It is
@@ -189,8 +190,8 @@ type Config struct {
 
 	VectorsOf *vectors.Of `json:"-" resume:"free"` // of VectorTypes, once they were counted; nil without
 
-	// Nodes, if not nil, are what loaders train on instead of a split's: ascending, each once. They stay the caller's, unchanged.
-	Nodes []store.NodeID `json:"-" resume:"free"`
+	// Nodes, if not nil, are what loaders train on instead of a split's.
+	Nodes *buffer.Seeds `json:"-" resume:"free"`
 
 	// Forward reads edges in their direction alone, for loaders whose model asks for no others.
 	Forward bool `json:"-" resume:"free"`

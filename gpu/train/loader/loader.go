@@ -23,7 +23,7 @@ import (
 type Options struct {
 	// Seeds names the nodes that batches are of: "train" (default), "valid" or "test".
 	Seeds string
-	// Nodes, if not nil, are the seeds instead: ascending, each once, at least one. They stay unchanged as long as the Loader.
+	// Nodes, if not nil, are the seeds instead: ascending, each once, at least one. The Loader keeps a set of them.
 	Nodes []store.NodeID
 	// Sequential keeps a step's seeds in their order instead of shuffling them.
 	Sequential bool
@@ -112,7 +112,11 @@ func Open(ctx context.Context, st *store.Store, cfg config.Config, o Options) (_
 	if o.Nodes != nil && len(o.Nodes) == 0 || o.Full && o.World > 1 {
 		return nil, fmt.Errorf("train: loader: %w: %d seeds, full batches alone %v on %d ranks: expected seeds, and full batches on one", store.ErrInvalid, len(o.Nodes), o.Full, o.World)
 	}
-	cfg.Nodes = o.Nodes
+	if o.Nodes != nil {
+		if cfg.Nodes, err = buffer.NewSeeds(o.Nodes, m.Nodes); err != nil {
+			return nil, err
+		}
+	}
 	cfg.FillFeatures(m)
 	y, err := planning.OpenMemory(ctx, st, o.Info, cfg)
 	if err != nil {

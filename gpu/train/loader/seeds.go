@@ -15,7 +15,7 @@ import (
 // seedCounts are the seeds of each partition.
 func (l *Loader) seedCounts(ctx context.Context) ([]uint64, error) {
 	if l.cfg.Nodes != nil {
-		return buffer.CountSeeds(l.cfg.Nodes, l.store.Manifest()), nil
+		return l.cfg.Nodes.Count(l.store.Manifest()), nil
 	}
 	return l.store.SplitNodes(ctx, l.cfg.Split, l.seeds)
 }

@@ -51,7 +51,7 @@ type mirrorSlot struct {
 // blankRows are copied at a time.
 const blankRows = 1 << 10
 
-// mirrorShift: partitions begin at multiples of 64 rows of the partition buffer.
+// mirrorShift: partitions begin at multiples of so many rows of the partition buffer, as a power of two.
 const mirrorShift = sampling.Shift
 
 // mirrorSlots are the slots of plan mirror: a partition that is always resident has its own, the others of a step and so many spare

@@ -78,7 +78,7 @@ func OpenMemoryOnce(ctx context.Context, st *store.Store, info gpu.Info, c confi
 		}
 	}()
 	if c.Nodes != nil {
-		y.trained = buffer.CountSeeds(c.Nodes, y.M)
+		y.trained = c.Nodes.Count(y.M)
 	} else if y.trained, err = st.TrainingNodes(ctx, c.Split); err != nil && (c.Split != "" || !errors.Is(err, store.ErrNotFound)) {
 		return nil, fmt.Errorf("train: plan: %w", err)
 	}
@@ -220,7 +220,7 @@ func (y *Memory) sampledBytes(capacity int) int64 {
 }
 
 // seedBytes is what seeds that are given take.
-func (y *Memory) seedBytes() int64 { return 8 * int64(len(y.Cfg.Nodes)) }
+func (y *Memory) seedBytes() int64 { return y.Cfg.Nodes.Bytes() }
 
 // BesideBytes is what a run within a budget holds out of [config.Config.MacroOptions]' MemoryBytes beside the partition buffer, with capacity
 // partitions resident (0 = all): its history, and what evaluation and mini-batches need above their shares.

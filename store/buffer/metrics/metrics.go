@@ -199,6 +199,14 @@ type File struct {
 // metricsLineMax bounds a line: no event comes near it.
 const lineMax = 1 << 20
 
+// noMetrics is the error of a file with a bad line, which is no such file at all where nothing of a run stands before it.
+func noMetrics(bad error, m *File) error {
+	if len(m.Epochs)+len(m.Steps)+len(m.Samples) > 0 {
+		return bad
+	}
+	return fmt.Errorf("%w; expected what train --metrics writes, a JSON object to a line", bad)
+}
+
 // Read reads a metrics file. Events that it does not know are skipped,
 // and so is an unfinished last line; any other line that is no event is an error with its number.
 func Read(r io.Reader) (*File, error) {
@@ -208,7 +216,7 @@ func Read(r io.Reader) (*File, error) {
 	var bad error
 	for n := 1; sc.Scan(); n++ {
 		if bad != nil {
-			return nil, bad
+			return nil, noMetrics(bad, m)
 		}
 		line := sc.Bytes()
 		var kind struct {
@@ -240,7 +248,7 @@ func Read(r io.Reader) (*File, error) {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	if bad != nil && len(m.Epochs) == 0 {
-		return nil, bad
+		return nil, noMetrics(bad, m)
 	}
 	m.fromOne()
 	return m, nil

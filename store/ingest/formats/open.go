@@ -15,6 +15,7 @@ import (
 	"github.com/gstore/gstore/store/ingest/formats/table"
 	"github.com/gstore/gstore/store/ingest/formats/tables"
 	"github.com/gstore/gstore/store/ingest/formats/text"
+	"github.com/gstore/gstore/store/internal/meta"
 )
 
 // TextOptions say how text and tables are to be read. The zero value detects everything.
@@ -104,6 +105,11 @@ func Open(path string, o Options) (ingest.Source, error) {
 	o.FS = watched
 	src, err := openAs(path, o)
 	if err == nil {
+		if err = o.checkNamed(src.Describe()); err != nil {
+			_ = src.Close()
+		}
+	}
+	if err == nil {
 		var x *files.Export
 		if x, err = files.ReadExport(o.FS, path); err != nil {
 			_ = src.Close()
@@ -126,12 +132,42 @@ func Open(path string, o Options) (ingest.Source, error) {
 	return src, nil
 }
 
+// checkNamed refuses names of columns to use or to leave out that no table has.
+func (o *Options) checkNamed(d *ingest.Description) error {
+	var names []string
+	for _, u := range d.Uses {
+		names = append(names, u.Names...)
+	}
+	for _, flag := range []struct {
+		name   string
+		wanted []string
+	}{{"--skip", o.Text.Skip}, {"--use", o.Text.Use}} {
+		for _, want := range flag.wanted {
+			_, plain, typed := strings.Cut(want, ".") // TYPE.NAME is a column of one type's table
+			if slices.Contains(names, want) || typed && slices.Contains(names, plain) {
+				continue
+			}
+			if len(names) == 0 {
+				return ingest.Inputf(d.Input, "%s %s: it has no tables with named columns", flag.name, want)
+			}
+			if k := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, want) }); k >= 0 {
+				return ingest.Inputf(d.Input, "%s %s: no column is called so; did you mean %s?", flag.name, want, names[k])
+			}
+			return ingest.Inputf(d.Input, "%s %s: no column is called so; there are %s", flag.name, want, table.Listed(names))
+		}
+	}
+	return nil
+}
+
 // databaseFormat is the name of the format of databases.
 const databaseFormat = "database"
 
 func openDatabase(path string, o Options) (*database.Source, error) {
 	if o.Text.Like != nil {
 		return nil, fmt.Errorf("%w: rows of a database cannot be added to a store: ingest the whole database anew", ingest.ErrOptions)
+	}
+	if len(o.Text.Skip)+len(o.Text.Use) > 0 {
+		return nil, fmt.Errorf("%w: --skip and --use are for tables without a schema: in a database's (--dry-run writes it) the kind of a column says what becomes of it, such as skip", ingest.ErrOptions)
 	}
 	return database.Open(o.FS, path, database.Options{Schema: o.Schema, Dangling: o.Dangling, Text: o.Text})
 }
@@ -205,8 +241,16 @@ func detect(fs vfs.FS, path string) (*form, error) {
 			return f, nil
 		}
 	}
+	if ending(".xlsx", ".xls", ".ods")(strings.ToLower(base)) {
+		return nil, ingest.Inputf(path, "a spreadsheet is not read: save its sheets as CSV or Parquet")
+	}
 	if !info.IsDir() {
 		return nil, ingest.Inputf(path, "unknown kind of file; name its format (%s)", strings.Join(Names(), ", "))
+	}
+	if _, err := fs.Stat(fs.PathJoin(path, meta.MetaName)); err == nil {
+		if _, err := fs.Stat(fs.PathJoin(path, meta.DataName)); err == nil {
+			return nil, ingest.Inputf(path, "it is a store already: gstore partition lays it out anew, gstore export writes it as files")
+		}
 	}
 	return nil, ingest.Inputf(path, "no known layout: expected edge_index.npy, raw/edge.csv.gz, edges.csv, edges.parquet, "+
 		"edges/SOURCE-NAME-DESTINATION.csv, train.npy or train.tsv of triples, or manifest.yaml or schema.yaml of a database's tables (of tables without, --format database)")

@@ -13,6 +13,7 @@ import (
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/store/ingest"
 )
 
@@ -76,6 +77,7 @@ func TestParquetBounds(t *testing.T) {
 
 // Damage of small files, in the footer above all, allocates no gigabytes.
 func TestParquetDamageAllocates(t *testing.T) {
+	race.SkipArithmetic(t)
 	files := tablesOf(t, nil)
 	r := rand.New(rand.NewPCG(1, 21))
 	for k := range 3000 {

@@ -35,6 +35,12 @@ type Options struct {
 	Missing ingest.Missing
 	// Normalize standardises the features that [AppendColumns] adds.
 	Normalize bool
+	// NewShare is the largest share of the nodes named by an input without rows of nodes that the store may not have: where more are new,
+	// ids may be written in another way than the store's, and [ErrNewNodes] says so. 0 = any; ten are
+	// never too many.
+	NewShare float64
+	// DryRun does all but the commit: the store stays as it is, and the report says what its next version would be.
+	DryRun bool
 	// FS is where the store is; nil = the real file system.
 	FS vfs.FS
 	// Progress is as in Options.
@@ -42,6 +48,9 @@ type Options struct {
 	// Note is kept in the version's manifest.
 	Note string
 }
+
+// ErrNewNodes is in the errors of appends to which more nodes are new than Options.NewShare allows.
+var ErrNewNodes = errors.New("too many are new")
 
 // Report is what an append did.
 type Report struct {
@@ -111,7 +120,11 @@ type appender struct {
 	newNodes uint64
 	assigner partitioner.Assigner // of new nodes to new partitions, by consecutive numbers
 	sizes    []uint32             // of new partitions
+	idTypes  []string             // that external ids begin with, in the schema's order; nil = ids do not say their types
 	newTypes []uint64             // new nodes of each of the store's types, one type's behind another's; nil = not known
+
+	untyped     uint64 // new nodes whose ids say no type where they have to, of which some are named
+	untypedSome []string
 }
 
 func openAppend(dir string, src source.Source, o Options) (*appender, error) {
@@ -121,6 +134,9 @@ func openAppend(dir string, src source.Source, o Options) (*appender, error) {
 	}
 	if o.KeepVersions < 0 {
 		return nil, fmt.Errorf("%w: %d versions kept", source.ErrOptions, o.KeepVersions)
+	}
+	if !(o.NewShare >= 0 && o.NewShare <= 1) {
+		return nil, fmt.Errorf("%w: a share of new nodes of %v, expected 0 to 1", source.ErrOptions, o.NewShare)
 	}
 	if o.KeepVersions == 0 {
 		o.KeepVersions = 2
@@ -167,6 +183,9 @@ func (a *appender) close(err error) (*Report, error) {
 		return nil, errors.Join(err, a.w.Abort())
 	}
 	a.rep.PeakRSSBytes = usage.PeakRSSBytes()
+	if a.o.DryRun {
+		return &a.rep, a.w.Abort()
+	}
 	return &a.rep, a.w.Close()
 }
 
@@ -212,10 +231,14 @@ func (a *appender) commit(ctx context.Context) error {
 			a.rep.BytesWritten += f.Size
 		}
 	}
+	a.rep.Manifest = a.m
+	if a.o.DryRun {
+		a.m.Version = a.w.Version()
+		return nil
+	}
 	if err := a.w.Commit(ctx, a.m); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
-	a.rep.Manifest = a.m
 	return nil
 }
 
@@ -274,8 +297,11 @@ func (a *appender) adopt() error {
 			desc.EdgeColumns = append(desc.EdgeColumns, source.ColumnSpec{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim})
 		}
 	}
-	if desc.HasRelation != d.HasRelation {
-		return source.Inputf(d.Input, "edges with relations: %t, in the store: %t", d.HasRelation, desc.HasRelation)
+	switch {
+	case desc.HasRelation && !d.HasRelation:
+		return source.Inputf(d.Input, "its edges say no relation, and the store's have some: a column relation (or rel, predicate, …) has each edge's name of one")
+	case d.HasRelation && !desc.HasRelation:
+		return source.Inputf(d.Input, "its edges have relations, and the store's are all of one kind: leave that column out")
 	}
 	for _, c := range d.EdgeColumns {
 		if !slices.ContainsFunc(desc.EdgeColumns, func(x source.ColumnSpec) bool { return x.Name == c.Name && x.Elem == c.Elem && x.Dim == c.Dim }) {

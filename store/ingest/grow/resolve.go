@@ -3,6 +3,7 @@ package grow
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -11,7 +12,8 @@ import (
 )
 
 // resolve finds out which of the source's nodes the store has, and numbers the others by
-// ascending external id.
+// ascending external id. In a store whose ids begin with their types, the type of a node that it has may be left out, that of a
+// new one may not.
 func (a *appender) resolve(ctx context.Context) error {
 	r := a.edges
 	desc := r.Desc
@@ -20,7 +22,11 @@ func (a *appender) resolve(ctx context.Context) error {
 		ids.IDs = store.IDsIntegers
 	}
 	r.Desc = &ids
-	err := r.CollectIDs(ctx)
+	var err error
+	if a.idTypes, err = a.base.TypesOfIDs(ctx); err != nil {
+		return err
+	}
+	err = r.CollectIDs(ctx)
 	r.Desc = desc
 	if err != nil {
 		return err
@@ -37,7 +43,24 @@ func (a *appender) resolve(ctx context.Context) error {
 	if a.m.IDs.Kind == store.IDsDense {
 		found = a.denseNumbers(n)
 	}
-	return a.lookup(ctx, found)
+	if err := a.lookup(ctx, found); err != nil {
+		return err
+	}
+	if err := a.refuseUntyped(); err != nil {
+		return err
+	}
+	return a.refuseNew(uint64(n))
+}
+
+// newAlways nodes may be new whatever their share: a first try is not refused.
+const newAlways = 10
+
+// refuseNew refuses a source without rows of nodes of whose n nodes too many are new.
+func (a *appender) refuseNew(n uint64) error {
+	if a.o.NewShare == 0 || a.newNodes <= newAlways || len(a.desc.NodeColumns) > 0 || float64(a.newNodes) <= a.o.NewShare*float64(n) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: the store has %d of the %d nodes and would get %d", ErrNewNodes, a.desc.Input, n-min(n, a.newNodes), n, a.newNodes)
 }
 
 // number numbers the nodes of n ranks that the store does not have.
@@ -97,7 +120,7 @@ func (a *appender) lookup(ctx context.Context, found func(from, n int, external 
 		n := max(len(ints), len(text))
 		var err error
 		if d.Strings {
-			err = a.base.LookupStrings(ctx, text, out[:n])
+			err = a.base.LookupNames(ctx, text, out[:n])
 		} else {
 			err = a.base.LookupInts(ctx, ints, out[:n])
 		}
@@ -106,6 +129,11 @@ func (a *appender) lookup(ctx context.Context, found func(from, n int, external 
 		}
 		for i, id := range out[:n] {
 			a.internal[at+i] = uint64(id)
+			if id == store.NoNode && a.idTypes != nil && a.typeOf(text[i]) < 0 {
+				if a.untyped++; len(a.untypedSome) < untypedNamed {
+					a.untypedSome = append(a.untypedSome, text[i])
+				}
+			}
 		}
 		if err := found(at, n, ints); err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 // splits of a single type. Where it does not, the schema counts them to the last type.
 func (a *appender) findTypes(ctx context.Context) error {
 	types := a.m.Schema.NodeTypes
-	if a.desc.TypesByPrefix && len(types) > 1 {
+	if (a.desc.TypesByPrefix || a.idTypes != nil) && len(types) > 1 {
 		return a.typesOfIDs(ctx)
 	}
 	kind := -1
@@ -50,25 +50,42 @@ func (a *appender) findTypes(ctx context.Context) error {
 // typesOfIDs is findTypes where ids begin with types. New nodes are numbered by ascending id, and so type by type. In a store whose types
 // have another order, as files from elsewhere may say, they are known only where they are of one.
 func (a *appender) typesOfIDs(ctx context.Context) error {
-	old := a.base.Manifest().Nodes
-	counts, err := ingest.CountTypes(ctx, a.edges.Dictionary, a.desc, func(rank uint64) bool { return a.internal[rank] >= old })
-	if err != nil {
-		return err
-	}
 	found, last, ordered := make([]uint64, len(a.m.Schema.NodeTypes)), -1, true
-	for k, n := range counts {
-		t := slices.IndexFunc(a.m.Schema.NodeTypes, func(t store.NodeType) bool { return t.Name == a.desc.NodeTypes[k].Name })
+	old := a.base.Manifest().Nodes
+	err := a.edges.Dictionary.Each(ctx, func(rank uint64, id []byte) error {
+		if a.internal[rank] < old {
+			return nil
+		}
+		t := a.typeOf(string(id))
 		if t < 0 {
-			return source.Inputf(a.desc.Input, "node type %q, expected one of the store's: append adds no type", a.desc.NodeTypes[k].Name)
+			return source.Inputf(a.desc.Input, "node %.80q is of none of the store's types: append adds no type", id)
 		}
-		if found[t] = uint64(n); n > 0 {
-			ordered, last = ordered && t > last, t
-		}
-	}
-	if ordered {
+		found[t]++
+		ordered, last = ordered && t >= last, t
+		return nil
+	})
+	if err == nil && ordered {
 		a.newTypes = found
 	}
-	return nil
+	return err
+}
+
+// typeOf is which of the store's types an id begins with; −1 = none.
+func (a *appender) typeOf(id string) int {
+	return slices.IndexFunc(a.m.Schema.NodeTypes, func(t store.NodeType) bool { return strings.HasPrefix(id, store.TypePrefix(t.Name)) })
+}
+
+// untypedNamed is how many of the nodes that say no type are named.
+const untypedNamed = 3
+
+// refuseUntyped refuses new nodes that say no type: each may be one that the store has, written in another way, and would be it twice.
+func (a *appender) refuseUntyped() error {
+	if a.untyped == 0 {
+		return nil
+	}
+	t := a.idTypes
+	return source.Inputf(a.desc.Input, "%d node(s) that the store does not have say no type, such as %q: write %s%s and so on, or call the columns of ends and the files of nodes by types, such as %s_id and %s (the store's types are %q)",
+		a.untyped, a.untypedSome, store.TypePrefix(t[0]), a.untypedSome[0], t[0], t[len(t)-1]+".csv", t)
 }
 
 // typesWithin are the types of the new nodes first ≤ k < first+n, as partitions have them; nil if they are not known.

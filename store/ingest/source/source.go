@@ -110,8 +110,9 @@ type Description struct {
 // ColumnUse is what a column of the input, or a run of them, became.
 type ColumnUse struct {
 	File   string
-	Column string // its name in quotes, or its place
-	As     string // "source", "feature x [3]", "left out: text"
+	Column string   // its name in quotes, or its place
+	As     string   // "source", "feature x [3]", "left out: text"
+	Names  []string // of a table's columns, each by itself
 }
 
 // CheckNames refuses names of columns and splits that a store cannot hold.

@@ -66,6 +66,9 @@ func (e Env) Find() error {
 	if !e.Exists(e.Dir) {
 		return &missing{fmt.Sprintf("there is no directory %s", e.Dir)}
 	}
+	if info, err := e.FS.Stat(e.Dir); err == nil && !info.IsDir() {
+		return &missing{fmt.Sprintf("%s is a file, expected the folder of a store", e.Dir)}
+	}
 	if !e.Exists(e.Path(MetaName)) {
 		if err := e.checkMarker(); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"runtime/debug"
@@ -13,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/gstore/gstore/blocks/usage"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
 )
 
@@ -55,6 +57,50 @@ type hold struct {
 	bytes func() int64
 }
 
+// HeapBeside is what a process has in Go's heap beside what its commands have: nothing in gstore. A test that runs commands in its own
+// process would else be collected without end, as its limit would be below what lives.
+var HeapBeside int64
+
+// LimitHeap has Go's heap stay within bytes; undo takes it back.
+func LimitHeap(bytes int64) (undo func()) {
+	limit := debug.SetMemoryLimit(bytes + HeapBeside)
+	return func() { debug.SetMemoryLimit(limit) }
+}
+
+// Unasked bounds the memory of a command on a store that was given no bound, where the machine might not have as much as the command
+// takes ([budget.Unasked]), says so and reports it. perNode is what the vectors take that a node learns.
+func (e *Env) Unasked(m *store.Manifest, perNode int64, bytes *int64) bool {
+	if *bytes != 0 {
+		return false
+	}
+	why := ""
+	if *bytes, why = budget.Unasked(m, perNode); why == "" {
+		return false
+	}
+	e.tellMemory(*bytes, why)
+	return true
+}
+
+func (e *Env) tellMemory(bytes int64, why string) {
+	e.Event("memory", map[string]any{"bytes": bytes, "why": why})
+	if !e.JSON && !e.Quiet {
+		fmt.Fprintln(e.Stderr, why)
+	}
+}
+
+// Within runs a command within *bytes. Where these were taken unasked and are too few, and the smallest that works is still within what
+// the machine has, the command has that.
+func Within[R any](e *Env, unasked bool, bytes *int64, run func() (R, error)) (R, error) {
+	r, err := run()
+	var small *budget.TooSmall
+	if !unasked || !errors.As(err, &small) || small.LeastBytes > budget.MostBytes() {
+		return r, err
+	}
+	*bytes = small.LeastBytes
+	e.tellMemory(*bytes, fmt.Sprintf("memory: at most %s, the smallest that works", FormatSize(*bytes)))
+	return run()
+}
+
 // WatchMemory returns a context whose runs have a bound on Go's heap by their accounts. done undoes it and writes the marks, where
 // [MemoryMarksEnv] asks for them.
 func WatchMemory(ctx context.Context) (_ context.Context, done func() error) {
@@ -71,7 +117,7 @@ func (w *memoryWatcher) Begin(a *budget.Account) {
 	w.mu.Lock()
 	w.account = *a
 	w.mu.Unlock()
-	debug.SetMemoryLimit(a.HeapBytes())
+	LimitHeap(a.HeapBytes())
 	w.Mark("planned")
 }
 

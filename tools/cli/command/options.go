@@ -134,8 +134,11 @@ func (p *option) Type() string {
 		case strings.HasSuffix(p.kept, "_bytes"):
 			return "size"
 		default:
+			if t.Kind() == reflect.Pointer {
+				t = t.Elem()
+			}
 			return map[reflect.Kind]string{reflect.Int: "n", reflect.Int64: "n", reflect.Uint64: "n", reflect.Float64: "x",
-				reflect.Pointer: "x", reflect.Slice: "list", reflect.String: "text"}[t.Kind()]
+				reflect.Slice: "list", reflect.String: "text"}[t.Kind()]
 		}
 	}
 	return "text"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,11 +24,22 @@ type appendOptions struct {
 	dtype    string
 	keep     int
 	scaled   bool
+	newNodes string
+	dryRun   bool
 }
+
+// newShare is the share of the nodes that edges name which may be new unasked.
+const newShare = .5
+
+// Values of --new-nodes.
+const (
+	newFew = "few"
+	newOK  = "ok"
+)
 
 // NewAppend is the command gstore append.
 func NewAppend(e *command.Env) *cobra.Command {
-	o := &appendOptions{input: ingestOptions{partitions: "auto", partitioner: "random", selfLoops: "keep"}}
+	o := &appendOptions{newNodes: newFew, input: ingestOptions{partitions: "auto", partitioner: "random", selfLoops: "keep"}}
 	cmd := &cobra.Command{
 		Use:   "append STORE [INPUT]",
 		Short: "Add nodes and edges, or a feature column, as a store's next version",
@@ -40,6 +50,10 @@ the ingest hold here too: whether the graph is undirected, and what happens to
 duplicates and self loops. Only the parts of the graph that edges are added to are
 written again.
 
+In a store whose ids begin with their type (customer:17), ids may leave it out where only
+one type has them, or columns of ends (customer_id) and files of nodes (customer.csv) are
+called by it. A new node always says its type.
+
 With --features, append adds a column of nodes instead, which rewrites nothing. The
 column is a .npy array with a row for every node, in the order of their ids, or, if ids
 are not 0 to NODES−1, in the order that gstore export writes.
@@ -48,6 +62,7 @@ The version before stays readable, and readers are not disturbed. If append fail
 store is as it was.`,
 		Example: `  gstore append papers.gstore new-papers
   gstore append web.gstore today.tsv --columns src,dst
+  gstore append shop.gstore week.csv --nodes customer.csv --dry-run
   gstore append cora.gstore --features pagerank.npy --name rank`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if want := map[bool]int{true: 1, false: 2}[o.features != ""]; len(args) != want {
@@ -65,6 +80,8 @@ store is as it was.`,
 		f.StringVar(&o.dtype, "feature-dtype", "", "store the added column as float32, float16, bfloat16, float64 or int8 (default: as it is, at most float32)")
 		f.BoolVar(&o.scaled, "normalize", false, "bring the added column to mean 0 and deviation 1; the store applies both to what is appended later")
 	})
+	f.StringVar(&o.newNodes, "new-nodes", newFew, "ok = any number of nodes may be new; few = at most half of those that edges without rows of nodes name")
+	f.BoolVar(&o.dryRun, "dry-run", false, "say what the next version would be, and leave the store as it is")
 	f.IntVar(&o.keep, "keep-versions", 2, "how many versions to keep, the new one included")
 	completeValues(f)
 	return cmd
@@ -77,6 +94,8 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	switch {
 	case err != nil:
 		return err
+	case o.newNodes != newFew && o.newNodes != newOK:
+		return command.Usagef("--new-nodes %s: expected few or ok", o.newNodes)
 	case o.keep < 1:
 		return command.Usagef("--keep-versions %d: expected 1 or more", o.keep)
 	case (o.features != "") != (o.name != ""):
@@ -86,15 +105,18 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	case o.features == "" && o.dtype != "":
 		return command.Usagef("--feature-dtype goes with --features: rows of new nodes are stored as the store's columns are")
 	}
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(ingest.HeapBytes(in)))
+	defer command.LimitHeap(ingest.HeapBytes(in))()
 	begin := time.Now()
-	src, err := o.source(dir, args, fo)
+	src, err := o.source(ctx, dir, args, fo)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	bar := ingestProgress{e: e}
-	ao := grow.Options{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Missing: in.Missing, Normalize: o.scaled, Note: in.Note, Progress: bar.tell}
+	ao := grow.Options{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Missing: in.Missing, Normalize: o.scaled, Note: in.Note, DryRun: o.dryRun, Progress: bar.tell}
+	if o.newNodes == newFew {
+		ao.NewShare = newShare
+	}
 	var r *grow.Report
 	if o.features != "" {
 		r, err = grow.AppendColumns(ctx, dir, src, in.FeatureElem, ao)
@@ -102,17 +124,23 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 		r, err = grow.Append(ctx, dir, src, ao)
 	}
 	bar.close()
+	if errors.Is(err, grow.ErrNewNodes) {
+		return fmt.Errorf("%w; if they are new, --new-nodes ok adds them; if not, the store writes its ids in another way (gstore inspect %s)", err, dir)
+	}
 	if err != nil {
 		return err
 	}
 	m := r.Manifest
-	e.Event("summary", map[string]any{"store": dir, "version": m.Version, "nodes": m.Nodes, "edges": m.Edges, "partitions": len(m.Partitions),
+	e.Event("summary", map[string]any{"store": dir, "version": m.Version, "dry_run": o.dryRun, "nodes": m.Nodes, "edges": m.Edges, "partitions": len(m.Partitions),
 		"new_nodes": r.NewNodes, "new_partitions": r.NewPartitions, "edges_read": r.EdgesRead, "edges_added": r.EdgesAdded,
 		"duplicates": r.Duplicates, "self_loops_dropped": r.SelfLoops, "rows_rewritten": r.StripesRewritten, "bytes_written": r.BytesWritten,
 		"bytes_spilled": r.BytesSpilled, "columns_dropped": r.Dropped, "columns_filled": r.Filled, "peak_rss_bytes": r.PeakRSSBytes,
 		"seconds": time.Since(begin).Seconds(), "cpu_seconds": usage.CPUSeconds()})
 	if e.JSON || e.Quiet {
 		return nil
+	}
+	if o.dryRun {
+		fmt.Fprint(e.Stdout, "--dry-run: the store is as it was; the next version would be\n")
 	}
 	fmt.Fprintf(e.Stdout, "%s: version %d, %d nodes (%d new, in %d partitions), %d edges (%d new), %d of %d stripes rewritten, %s written in %.1f s, peak %d MiB\n",
 		dir, m.Version, m.Nodes, r.NewNodes, r.NewPartitions, m.Edges, r.EdgesAdded, r.StripesRewritten, len(m.Partitions)-r.NewPartitions,
@@ -127,7 +155,7 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 }
 
 // source opens what is appended. Text names nodes as the store does, unless --ids says otherwise.
-func (o *appendOptions) source(dir string, args []string, fo formats.Options) (ingest.Source, error) {
+func (o *appendOptions) source(ctx context.Context, dir string, args []string, fo formats.Options) (ingest.Source, error) {
 	if o.features != "" {
 		return formats.OpenColumn(nil, o.features, o.name, store.RoleFeature)
 	}
@@ -139,7 +167,8 @@ func (o *appendOptions) source(dir string, args []string, fo formats.Options) (i
 	if fo.Text.IDs == "" {
 		fo.Text.IDs = fo.Text.Like.IDs.Kind
 	}
-	if err := s.Close(); err != nil {
+	fo.Text.LikeTypes, err = s.TypesOfIDs(ctx)
+	if err := errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}
 	return formats.Open(args[1], fo)

@@ -93,6 +93,9 @@ func (o *exportOptions) options() (x export.Options, embeddings, model bool, err
 		case "all":
 			x.What, embeddings, model = export.Parts(), true, true
 		default:
+			if !slices.Contains(export.Parts(), export.What(w)) {
+				return x, false, false, command.Usagef("--what %s: expected some of %v, %s, %s, or all", w, export.Parts(), embeddingsPart, modelPart)
+			}
 			x.What = append(x.What, export.What(w))
 		}
 	}

@@ -43,7 +43,7 @@ func TestExport(t *testing.T) {
 		{[]string{"--what", "embeddings"}, cli.ExitOK, []string{"node_embedding_a.npy", "node_embedding_b.npy"}, ""},
 		{[]string{"--what", "embeddings", "--tables", "c"}, cli.ExitFailed, nil, "the store has: a, b"},
 		{[]string{"--tables", "a"}, cli.ExitUsage, nil, "--what embeddings"},
-		{[]string{"--what", "edges"}, cli.ExitUsage, nil, `part "edges"`},
+		{[]string{"--what", "edges"}, cli.ExitUsage, nil, "--what edges: expected some of"},
 		{[]string{"--what="}, cli.ExitUsage, nil, "nothing to write"},
 		{[]string{"--mem", "1MiB"}, cli.ExitFailed, nil, "the smallest that works is"},
 		{[]string{"--version", "9"}, cli.ExitFailed, nil, ""},

@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -300,7 +300,7 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 	if err != nil {
 		return err
 	}
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(ingest.HeapBytes(in)))
+	defer command.LimitHeap(ingest.HeapBytes(in))()
 	begin := time.Now()
 	rep, err := o.ingest(ctx, e, input, dir, in, fo)
 	if errors.Is(err, store.ErrExists) && o.resume && o.hops > 0 {
@@ -308,6 +308,9 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 	}
 	if err != nil {
 		return err
+	}
+	if rep.NotText > 0 {
+		fmt.Fprintf(e.Stderr, "gstore: warning: %d node id(s) are no UTF-8 text, such as %q, and are kept byte by byte: convert the file if other tables name them otherwise (iconv -f latin1 -t utf-8)\n", rep.NotText, rep.NotTextSuch)
 	}
 	m := rep.Manifest
 	if o.hops > 0 {
@@ -409,6 +412,9 @@ func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir s
 		return nil, err
 	}
 	defer func() { _ = src.Close() }()
+	if d := src.Describe(); in.Undirected && d.Task == store.TaskLink {
+		fmt.Fprintln(e.Stderr, "gstore: warning: link prediction needs directed edges: train will refuse this store, which --undirected makes")
+	}
 	if o.hops > 0 {
 		if err := recipe.CheckHop(src.Describe(), &in, o.hopFeatures); err != nil {
 			return nil, err
@@ -424,12 +430,15 @@ func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir s
 		given := recipe.Given{Hubs: o.given("hubs"), Hop: o.given("precompute-hops"), Memory: in.MemoryBytes > 0}
 		in.Decide = recipe.Decide(given, func(c recipe.Choice) { o.chosen(e, c) })
 	}
-	in.Heap = func(bytes int64) { debug.SetMemoryLimit(bytes) }
+	in.Heap = func(bytes int64) { command.LimitHeap(bytes) }
 	bar := ingestProgress{e: e}
 	in.Progress, in.Passed = bar.tell, bar.passed
 	defer bar.close()
 	rep, err = ingest.Run(ctx, dir, src, in)
 	if err != nil && !ingest.Refused(err) && !errors.Is(err, ingest.ErrResume) && !errors.Is(err, store.ErrExists) {
+		if _, serr := os.Stat(filepath.Join(dir, "tmp")); serr != nil { // nothing was begun
+			return nil, err
+		}
 		what := "failed"
 		if errors.Is(err, context.Canceled) {
 			what = "interrupted"

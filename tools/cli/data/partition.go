@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -95,7 +94,7 @@ even nodes, edges, training nodes and bytes are.`,
 	})
 	f.IntVar(&o.threads, "threads", 0, "processors to use; the result does not depend on it (default: all)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of all random choices")
-	f.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
+	f.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: three quarters of what the machine, or the cgroup, has, unless the graph is small)")
 	command.ScratchFlag(f, &o.scratch)
 	completeValues(f)
 	return cmd
@@ -175,6 +174,7 @@ func runPartition(ctx context.Context, e *command.Env, dir string, o *partitionO
 			return command.Usagef("assignments in files go by dense external ids; the store's are %s", m.IDs.Kind)
 		}
 	}
+	e.Unasked(m, 0, (*int64)(&o.mem))
 	classes, err := storegraph.Classes(ctx, s, o.split)
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func runPartition(ctx context.Context, e *command.Env, dir string, o *partitionO
 		return err
 	}
 	if o.mem > 0 { // what lies outside the heap has the rest
-		defer debug.SetMemoryLimit(debug.SetMemoryLimit(o.heap(m.Nodes, po)))
+		defer command.LimitHeap(o.heap(m.Nodes, po))()
 	}
 	var a partitioner.Assigner
 	if o.hubs.train {
@@ -214,7 +214,7 @@ func runPartition(ctx context.Context, e *command.Env, dir string, o *partitionO
 	if o.mem > 0 {
 		po.MemoryBytes = left(g, need, budget)
 		if isArray(g) {
-			debug.SetMemoryLimit(o.heap(m.Nodes, po) + po.MemoryBytes - need.Array)
+			command.LimitHeap(o.heap(m.Nodes, po) + po.MemoryBytes - need.Array)
 		}
 	}
 	var hubs *partitioner.HubChoice
@@ -240,7 +240,7 @@ func runPartition(ctx context.Context, e *command.Env, dir string, o *partitionO
 	version, notes := m.Version, []string(nil)
 	if o.writes() {
 		if o.mem > 0 {
-			debug.SetMemoryLimit(ingest.HeapBytes(ingest.Options{MemoryBytes: int64(o.mem)}))
+			command.LimitHeap(ingest.HeapBytes(ingest.Options{MemoryBytes: int64(o.mem)}))
 		}
 		bars := ingestProgress{e: e}
 		rep, err := repartition.Run(ctx, s, a, ingest.Options{

@@ -78,7 +78,7 @@ another type.`,
 	cmd.Flags().StringVar(&o.model, "model", "sage", "model that will read the columns: sage, gcn or gin")
 	cmd.Flags().BoolVar(&o.weighted, "edge-weights", false, "weigh neighbours by their edges' weights, for train --edge-weights")
 	cmd.Flags().BoolVar(&o.relation, "each-relation", false, "a mean over neighbours by each relation, of stores of several node types, for train --model rsage")
-	cmd.Flags().Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
+	cmd.Flags().Var(&o.mem, "mem", "memory bound, such as 4GiB (default: three quarters of what the machine, or the cgroup, has, unless the graph is small)")
 	cmd.Flags().StringVar(&o.device, "device", "host", "host, whose bits are the same on every machine, or cuda:N")
 	cmd.Flags().IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	command.ScratchFlag(cmd.Flags(), &o.scratch)

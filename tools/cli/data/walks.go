@@ -56,7 +56,7 @@ alone, not on threads or partitions.`,
 	f.Float64Var(&o.Q, "q", 1, "in-out parameter: a small one leads away")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of all draws")
 	f.BoolVar(&o.Internal, "internal", false, "name nodes by gstore's own numbers (gstore export --what ids) instead of by their ids, which must be integers")
-	f.Var(&mem, "mem", "bound on memory, such as 4GiB (default: none)")
+	f.Var(&mem, "mem", "bound on memory, such as 4GiB (default: three quarters of what the machine, or the cgroup, has, unless the graph is small)")
 	f.IntVar(&o.Threads, "threads", 0, "processors to use (default all)")
 	return cmd
 }
@@ -87,6 +87,7 @@ func writeWalks(ctx context.Context, e *command.Env, path string, f io.Writer, o
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
+	e.Unasked(st.Manifest(), 0, &o.MemoryBytes)
 	w, err := walk.Open(ctx, st, o)
 	if err != nil {
 		return 0, err

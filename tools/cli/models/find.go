@@ -23,7 +23,7 @@ import (
 
 // File is where run n's model of node classification lies by default.
 func File(dir string, n uint64) string {
-	return filepath.Join(dir, store.RunsDir, fmt.Sprint(n)+store.ModelExtension)
+	return filepath.Join(dir, store.RunsDir, store.ModelFile(n))
 }
 
 // CheckpointFlag adds --checkpoint of commands that use a model.
@@ -31,11 +31,30 @@ func CheckpointFlag(fs *pflag.FlagSet, checkpoint *string) {
 	fs.StringVar(checkpoint, "checkpoint", "", "model file, exported model (its folder or .safetensors file; Python's gstore.save_model writes such of PyTorch's), or the number of a run of this store (default: the run that was best on validation nodes); link prediction: number of a checkpoint that the table keeps")
 }
 
+// held says which runs of a store have models.
+func held(dir string) string {
+	files, _ := filepath.Glob(filepath.Join(dir, store.RunsDir, "*"+store.ModelExtension))
+	var runs []int
+	for _, f := range files {
+		if n, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(f), store.ModelExtension)); err == nil {
+			runs = append(runs, n)
+		}
+	}
+	if len(runs) == 0 {
+		return "no run has one"
+	}
+	slices.Sort(runs)
+	return fmt.Sprintf("of runs %v there are models", runs)
+}
+
 // Find returns the path of a model of node classification or of edges at moments and says which one it is: checkpoint is a file or folder of [Load] or a run's number, or ""
 // for the run that was best on validation nodes, of the store's version if one was trained on it.
 func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which string, err error) {
 	dir := st.Dir()
 	if n, err := strconv.ParseUint(checkpoint, 10, 64); err == nil {
+		if _, err := os.Stat(File(dir, n)); errors.Is(err, os.ErrNotExist) {
+			return "", "", fmt.Errorf("%w: run %d of %s has no model: %s", store.ErrNotFound, n, dir, held(dir))
+		}
 		return File(dir, n), fmt.Sprintf("run %d", n), nil
 	}
 	if checkpoint != "" {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,6 +37,12 @@ func formatOf(path string) string {
 		return formatParquet
 	}
 	return formatTable
+}
+
+// knownEnding reports whether a file's name says its format, or says none.
+func knownEnding(path string) bool {
+	ext := strings.ToLower(filepath.Ext(path))
+	return formatOf(path) != formatTable || slices.Contains([]string{"", ".txt", ".tsv", ".dat", ".out"}, ext)
 }
 
 // kind is what a column's values are.

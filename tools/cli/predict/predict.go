@@ -113,7 +113,7 @@ states below its last layer, or the embeddings of link prediction.`,
 	fs.StringVar(&o.out, "out", "", "file to write (default: standard output)")
 	fs.StringVar(&o.format, "format", "", "table, csv, json (one object to a line) or parquet (default: by the name of --out, else table)")
 	fs.Uint64Var(&o.version, "version", 0, "version of the store (0 = the newest)")
-	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
+	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: three quarters of what the machine, or the cgroup, has, unless the graph is small)")
 	fs.StringVar(&o.device, "device", "auto", device.Names)
 	fs.Var(&o.deviceMem, "device-mem", "memory of a GPU that may be allocated (default: what is free, less a tenth)")
 	fs.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
@@ -160,6 +160,7 @@ func (o *options) run(ctx context.Context, e *command.Env, dir string) (err erro
 			return command.Usagef("--%s is for link prediction; the store's task is node classification", name)
 		}
 	}
+	e.Unasked(st.Manifest(), 0, (*int64)(&o.mem))
 	dev, err := command.OpenDevice(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
 	if err != nil {
 		return err
@@ -207,6 +208,9 @@ func formats() []string { return []string{formatTable, formatCSV, formatJSON, fo
 // checkFormat finds the format.
 func (o *options) checkFormat() error {
 	if o.format == "" {
+		if o.out != "" && !knownEnding(o.out) {
+			return command.Usagef("--out %s: expected a name that ends with .csv, .json, .parquet, .txt or .tsv, or --format", o.out)
+		}
 		o.format = formatOf(o.out)
 	}
 	switch {

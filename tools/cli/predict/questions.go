@@ -153,7 +153,11 @@ func (r *questionReader) triple(line string) (name string, k eval.Question, err 
 		for _, x := range r.p.st.Manifest().Schema.Relations {
 			names = append(names, x.Name)
 		}
-		hint := "gstore inspect lists them"
+		const few = 12
+		hint := fmt.Sprintf("gstore inspect %s --json lists all %d", r.p.st.Dir(), len(names))
+		if len(names) <= few {
+			hint = fmt.Sprintf("it has %q", names)
+		}
 		if near := opts.Nearest(fields[1], names); near != "" {
 			hint = "did you mean " + near + "?"
 		}

@@ -126,7 +126,7 @@ raw: exactly, with embeddings streamed from the store's table inside --mem.`,
 		fs.BoolVar(&o.byRelation, "by-relation", false, "tell heads from tails, of each relation and of relations that are 1-1, 1-n, n-1 and n-n")
 	})
 	fs.Uint64Var(&o.version, "version", 0, "version of the store (0 = the newest)")
-	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
+	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: three quarters of what the machine, or the cgroup, has, unless the graph is small)")
 	fs.StringVar(&o.device, "device", "auto", device.Names)
 	fs.Var(&o.deviceMem, "device-mem", "memory of a GPU that may be allocated (default: what is free, less a tenth)")
 	fs.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
@@ -189,8 +189,10 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	if err != nil {
 		return err
 	}
+	unasked := e.Unasked(st.Manifest(), 0, (*int64)(&o.mem))
 	if link {
-		return runEvalLink(ctx, e, st, o)
+		_, err = command.Within(e, unasked, (*int64)(&o.mem), func() (struct{}, error) { return struct{}{}, runEvalLink(ctx, e, st, o) })
+		return err
 	}
 	path, which, err := models.Find(ctx, st, o.checkpoint)
 	if err != nil {
@@ -214,8 +216,10 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	done := e.Working("computing all nodes' states")
-	r, err := cp.Evaluate(ctx, st, dev, train.EvaluateOptions{MemoryBytes: int64(o.mem), Splits: o.splits,
-		Confusion: true, AUC: o.auc, Predictions: wants(writePredictions), Probabilities: wants(writeProbabilities), Embeddings: wants(writeEmbeddings)})
+	r, err := command.Within(e, unasked, (*int64)(&o.mem), func() (*train.Evaluation, error) {
+		return cp.Evaluate(ctx, st, dev, train.EvaluateOptions{MemoryBytes: int64(o.mem), Splits: o.splits,
+			Confusion: true, AUC: o.auc, Predictions: wants(writePredictions), Probabilities: wants(writeProbabilities), Embeddings: wants(writeEmbeddings)})
+	})
 	done()
 	if err != nil {
 		return err

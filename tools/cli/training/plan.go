@@ -197,12 +197,19 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 	if err != nil {
 		return err
 	}
+	unasked, bytes := false, &o.node.MemoryBytes
+	if links {
+		bytes = &o.link.MemoryBytes
+		unasked = unaskedLink(e, m, &o.link)
+	} else {
+		unasked = unaskedNode(e, m, &o.node)
+	}
 	// Measured first: the forecast goes by the same figures.
 	var device *blockio.Calibration
 	if o.measure > 0 {
 		device = o.device(ctx, s)
 	}
-	p, err := o.decide(ctx, s, links)
+	p, err := command.Within(e, unasked, bytes, func() (planned, error) { return o.decide(ctx, s, links) })
 	switch {
 	case errors.Is(err, macro.ErrPlan):
 		return command.Usage(err)

@@ -153,7 +153,7 @@ func checkLabels(m *store.Manifest, dir string) error {
 	case !labels:
 		return command.Usagef("%s has no labels to learn: ingest them with the graph, or predict its edges with --task link", dir)
 	case !splits:
-		return command.Usagef("%s has labels, but no split that says which nodes train: ingest one with the graph (docs/formats.md says how)", dir)
+		return command.Usagef("%s has labels, but no split that says which nodes train: ingest one with the graph: a column split, or gstore ingest --split-random 60/20/20 (docs/formats.md says how)", dir)
 	}
 	return nil
 }
@@ -300,6 +300,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		return nil, command.Usagef("--overwrite is for tables in the store, of link prediction and of vectors learned of nodes without features; this one's models of node classification have numbers")
 	}
 	o.node.Overwrite = o.overwrite
+	unasked := unaskedNode(e, st.Manifest(), &o.node)
 	started := time.Now()
 	unlock, err := checkpointFile(e, dir, lastRun, &o.node.CheckpointFile, o.node.Resume || o.bound.Has("checkpoint-every"))
 	if err != nil {
@@ -353,7 +354,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	cp, err := train.Node(ctx, st, dev, o.node, hooks)
+	cp, err := command.Within(e, unasked, &o.node.MemoryBytes, func() (*train.Checkpoint, error) { return train.Node(ctx, st, dev, o.node, hooks) })
 	if err != nil {
 		return nil, planError(err)
 	}

@@ -70,6 +70,7 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	if o.save != "" {
 		return command.Usagef("--save: embeddings stay in the store, as table %s: write them to files with gstore export --what embeddings", cmp.Or(cfg.Table, "embeddings"))
 	}
+	unasked := unaskedLink(e, st.Manifest(), &cfg)
 	started := time.Now()
 	hooks := linkHooks(e)
 	log, err := openMetrics(o.metrics, o.board, cfg.Resume)
@@ -88,7 +89,7 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	r, err := link.Train(ctx, st, dev, cfg, hooks)
+	r, err := command.Within(e, unasked, &cfg.MemoryBytes, func() (*link.Result, error) { return link.Train(ctx, st, dev, cfg, hooks) })
 	if err != nil {
 		return planError(err)
 	}

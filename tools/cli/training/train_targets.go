@@ -52,13 +52,14 @@ func runTrainTargets(ctx context.Context, e *command.Env, st *store.Store, dir s
 	hooks.Resume = func(found bool, epochs, step, batch int) {
 		printResume(e, cfg.CheckpointFile, found, epochs, step, batch)
 	}
+	unasked := e.Unasked(st.Manifest(), 0, &cfg.MemoryBytes)
 	started := time.Now()
 	dev, err := command.OpenDevice(device.Options{Name: cfg.Device, Threads: cfg.Threads, MemoryBytes: cfg.DeviceMemoryBytes, MatMul: cfg.MatMul})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	cp, err := targets.Train(ctx, st, dev, cfg, hooks)
+	cp, err := command.Within(e, unasked, &cfg.MemoryBytes, func() (*targets.Checkpoint, error) { return targets.Train(ctx, st, dev, cfg, hooks) })
 	if err != nil {
 		return err
 	}

@@ -215,7 +215,7 @@ class NeighborLoader(Epochs):
     columns: what else `to_pyg` hands out of nodes: any column's name, "train_mask", "val_mask", "test_mask", or "ids", the user's own.
     relations: hand out edge_type; by default of stores of several types of nodes. inverse=True also draws a directed graph's edges against their direction, as types of their own, as R-GCN does.
     plan: "auto", "memory", "rows", "hanoi" or "trainnodes"; mem bounds what gstore holds (partition buffer and batches, such as
-    "8GiB"), buffer is the partitions in memory at once, reuse the extra passes over each macro-batch. Plan rows holds the
+    "8GiB"; by default three quarters of what the machine or the cgroup has, unless the graph is small), buffer is the partitions in memory at once, reuse the extra passes over each macro-batch. Plan rows holds the
     graph and reads features by the batch, as --x row-reads of `gstore train` says: "auto", "cached" or "packed". Which changes
     no batch.
     rank, world_size: of processes that train one model together, each with a loader of the same arguments but rank. Each has

@@ -51,6 +51,7 @@ func openLinkLoader(ctx context.Context, c *call) error {
 	}
 	cfg := link.Config{Fanouts: q.Fanouts, BatchSize: q.BatchSize, Negatives: q.Negatives, Chunks: q.Chunks, DegreeShare: q.DegreeShare, NegativesFrom: q.NegativesFrom, RemoveBatchEdges: q.RemoveBatchEdges, KeepBatchEdges: q.KeepBatchEdges,
 		Plan: q.Plan, Buffer: q.Buffer, Logical: q.Logical, MemoryBytes: q.MemoryBytes, Seed: q.Seed, Threads: q.Threads, IOEngine: q.IOEngine}
+	bound(s.Manifest(), cfg.Plan, cfg.Buffer, &cfg.MemoryBytes)
 	if len(q.Fanouts) > 0 {
 		cfg.Encoder = "sage"
 	}

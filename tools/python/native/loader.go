@@ -17,6 +17,7 @@ import (
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
 )
 
 // loaderRequest is what a loader is made by. Field by field it is a [train.Config] or [train.LoaderOptions].
@@ -94,9 +95,10 @@ func openLoader(_ context.Context, c *call) error {
 	cfg := config.Config{Fanouts: q.Fanouts, RelationFanouts: q.RelationFanouts, BatchSize: q.BatchSize, Seed: q.Seed, Features: q.Features, Split: q.Split, Sampler: q.Sampler, PrecomputedHop: q.PrecomputedHop,
 		Prune: q.Prune, Walks: q.Walks, WalkLength: q.WalkLength, WalkRestart: q.WalkRestart,
 		Plan: q.Plan, Buffer: q.Buffer, Reuse: q.Reuse, MemoryBytes: q.MemoryBytes, RowReads: q.RowReads, IOEngine: q.IOEngine, Threads: q.Threads}
+	bound(s.Manifest(), cfg.Plan, cfg.Buffer, &cfg.MemoryBytes)
 	var given []store.NodeID
 	if q.Given {
-		if given, err = givenNodes(c, 0); err != nil {
+		if given, err = viewNodes(c, 0); err != nil {
 			return err
 		}
 	}
@@ -139,12 +141,24 @@ func openLoader(_ context.Context, c *call) error {
 		"fanouts": used.Fanouts, "batch_size": used.BatchSize, "room_bytes": o.room.bound})
 }
 
-// givenNodes copies an array of the call's to memory of the loader's, which outlives the call.
-func givenNodes(c *call, array int) ([]store.NodeID, error) {
+// bound gives a loader that was given neither a plan nor a bound of memory what the machine has for it, where the graph may not fit.
+func bound(m *store.Manifest, plan string, buffer int, bytes *int64) {
+	if plan == "auto" && buffer == 0 && *bytes == 0 {
+		*bytes, _ = budget.Unasked(m, 0)
+	}
+}
+
+// viewNodes is an array of the call's, which ends with it.
+func viewNodes(c *call, array int) ([]store.NodeID, error) {
 	if len(c.arrays) <= array {
 		return nil, fmt.Errorf("%w: no array of nodes", store.ErrInvalid)
 	}
-	v, err := blocks.View[store.NodeID](c.arrays[array])
+	return blocks.View[store.NodeID](c.arrays[array])
+}
+
+// givenNodes copies an array of the call's to memory of the loader's, which outlives the call.
+func givenNodes(c *call, array int) ([]store.NodeID, error) {
+	v, err := viewNodes(c, array)
 	return slices.Clone(v), err
 }
 

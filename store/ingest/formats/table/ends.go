@@ -90,6 +90,12 @@ func EndTypes(where, src, dst string, types []string) (srcType, dstType string, 
 	return srcType, dstType, nil
 }
 
+// CalledByTypes reports whether a column of ends is called by a type: one of types, or any TYPE_id, which may be a type that none has.
+// Without types none is.
+func CalledByTypes(ends [2]string, types []string) bool {
+	return types != nil && (endType(ends[0], types) != "" || endType(ends[1], types) != "")
+}
+
 // TellEnds adds to what columns became the types of edges' ends.
 func TellEnds(uses []ingest.ColumnUse, src, dst string) {
 	for k := range uses {

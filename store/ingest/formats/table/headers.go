@@ -204,7 +204,7 @@ func ColumnUses(path string, names, uses []string) (out []ingest.ColumnUse) {
 		if n > k+1 {
 			column = fmt.Sprintf("%q … %q (%d columns)", names[k], names[n-1], n-k)
 		}
-		out = append(out, ingest.ColumnUse{File: path, Column: column, As: uses[k]})
+		out = append(out, ingest.ColumnUse{File: path, Column: column, As: uses[k], Names: names[k:n]})
 		k = n
 	}
 	return out

@@ -31,9 +31,11 @@ type Options struct {
 	Skip, Use []string
 	// Like, if not nil, is the version of a store that tables of nodes are added to: their text is coded as its classes and
 	// features are, and the elements of features have its order.
-	Like  *store.Manifest
-	types []string // of tables' nodes, where they have types
-	ends  []string // types of a table's sources and destinations, where its name says them; its relation then too
+	Like *store.Manifest
+	// LikeTypes are the node types that the ids of that store begin with, TYPE:ID; nil = ids do not say their types.
+	LikeTypes []string
+	types     []string // of tables' nodes, where they have types
+	ends      []string // types of a table's sources and destinations, where its name says them; its relation then too
 	// SkipBadMax is how many malformed lines are skipped; one more fails. 0 = the first fails.
 	SkipBadMax int64
 	// OnBad, if not nil, is told of each skipped line; calls may be concurrent.

@@ -40,7 +40,16 @@ func OpenEdges(fs vfs.FS, path, format string, o table.Options, nodes []string, 
 	if err != nil {
 		return nil, err
 	}
-	if o = o.OfTypes(types); types != nil {
+	if types == nil && nameByFiles(named, o.LikeTypes) {
+		for _, t := range named {
+			types = append(types, t.Kind)
+		}
+	}
+	known := types // types by which columns of ends are called
+	if o.LikeTypes != nil {
+		known = o.LikeTypes
+	}
+	if o = o.OfTypes(known); types != nil {
 		if o.IDs != "" && o.IDs != store.IDsStrings {
 			return nil, fmt.Errorf("%w: ids of nodes of types %q are strings, TYPE:ID, not %s", ingest.ErrOptions, types, o.IDs)
 		}
@@ -61,7 +70,7 @@ func OpenEdges(fs vfs.FS, path, format string, o table.Options, nodes []string, 
 		if err != nil {
 			return nil, err
 		}
-		if len(t.nodes) == 0 && len(t.lists) == 0 {
+		if len(t.nodes) == 0 && len(t.lists) == 0 && !table.CalledByTypes(list.Ends(), o.LikeTypes) {
 			list.Desc.Input = path
 			return list, nil
 		}
@@ -78,8 +87,8 @@ func OpenEdges(fs vfs.FS, path, format string, o table.Options, nodes []string, 
 		s.EdgeStreams = []parts.Edges{list.Edges}
 		ends = list.Ends()
 	}
-	if types != nil {
-		if err := typeEdges(s, t.train, ends[0], ends[1], types, o.Like); err != nil {
+	if types != nil && o.LikeTypes == nil || table.CalledByTypes(ends, o.LikeTypes) {
+		if err := typeEdges(s, t.train, ends, types, known, o.Like); err != nil {
 			return nil, err
 		}
 	}

@@ -2,6 +2,8 @@ package tables
 
 import (
 	"cmp"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -45,12 +47,29 @@ func NameTables(fs vfs.FS, nodes []string, columns [][]string) (tables []Named, 
 	return tables, types, nil
 }
 
-// typeEdges makes s's nodes those of types, and its edges those between them whose columns are called src and dst.
-func typeEdges(s *parts.Source, where, src, dst string, types []string, like *store.Manifest) error {
+// nameByFiles gives tables of nodes that are added to a store of types the type that each file is called by, and reports whether it did:
+// it does where all are.
+func nameByFiles(tables []Named, types []string) bool {
+	var kinds []string
+	for _, t := range tables {
+		stem, _, _ := strings.Cut(path.Base(filepath.ToSlash(t.Path)), ".")
+		if !slices.Contains(types, stem) {
+			return false
+		}
+		kinds = append(kinds, stem)
+	}
+	for k := range kinds {
+		tables[k].Kind = kinds[k]
+	}
+	return len(kinds) > 0
+}
+
+// typeEdges makes s's nodes those of types, and its edges those between nodes of the known ones that the columns of ends are called by.
+func typeEdges(s *parts.Source, where string, ends [2]string, types, known []string, like *store.Manifest) error {
 	if len(s.ListStreams) > 0 {
 		return ingest.Inputf(where, "edge lists beside edges between nodes of several types")
 	}
-	srcType, dstType, err := table.EndTypes(where, src, dst, types)
+	srcType, dstType, err := table.EndTypes(where, ends[0], ends[1], known)
 	if err != nil {
 		return err
 	}

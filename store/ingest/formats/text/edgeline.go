@@ -108,7 +108,11 @@ func (s *EdgeLines) line(p *lineParser, line []byte) error {
 	}
 	f := p.fields
 	if len(f) < s.need || s.width != table.AnyWidth && len(f) > s.width {
-		return fmt.Errorf("column %d: the line has %d fields, expected %d", len(line)+1, len(f), max(s.need, s.width))
+		rest := ""
+		if len(f) > s.width {
+			rest = " (-* at the end of --columns leaves the rest out)"
+		}
+		return fmt.Errorf("column %d: the line has %d fields, expected %d%s", len(line)+1, len(f), max(s.need, s.width), rest)
 	}
 	src, dst := f[s.src], f[s.dst]
 	var a, b uint64

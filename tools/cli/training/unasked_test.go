@@ -1,0 +1,49 @@
+package training_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/blocks/race"
+	"github.com/gstore/gstore/tools/cgroup"
+	"github.com/gstore/gstore/tools/cli/clitest"
+)
+
+// TestMemoryUnasked: without --mem, each step of a graph that does not fit the process's cgroup works within it. The kernel ended ingest,
+// train and precompute there.
+func TestMemoryUnasked(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector takes memory of its own")
+	}
+	const limit = 250 << 20
+	group, err := cgroup.New("gstore-test", limit)
+	if err != nil {
+		t.Skipf("no cgroup with a limit of memory can be made here: %v", err)
+	}
+	t.Cleanup(group.Remove)
+	in, dir := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "store")
+	clitest.MustRun(t, "generate", "sbm", in, "--nodes", "40001", "--edges", "200001", "--features", "1500", "--classes", "6", "--quiet")
+	for _, args := range [][]string{
+		{"ingest", in, dir, "--partitions", "40", "--quiet"},
+		{"train", dir, "--epochs", "1"},
+		{"eval", dir},
+		{"predict", dir, "7", "40000"},
+		{"partition", dir, "--partitions", "20"},
+		{"precompute", dir, "--model", "gcn"},
+		{"export", dir, filepath.Join(t.TempDir(), "out")},
+	} {
+		cmd := clitest.Command(args...)
+		cmd.Args = group.Within(cmd.Args)
+		cmd.Path = cmd.Args[0]
+		said, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("gstore %v within %d MiB: %v: %s", args, limit>>20, err, said)
+		}
+		told := slices.Contains([]string{"train", "eval", "predict", "partition"}, args[0])
+		if strings.Contains(string(said), "memory: at most 187.5 MiB, three quarters of what this process's cgroup allows") != told {
+			t.Errorf("gstore %v says of its memory: %s", args, said)
+		}
+	}
+}
