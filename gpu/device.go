@@ -140,6 +140,7 @@ type Stream interface {
 	Dropout(o DropoutOptions, t Tensor)
 	ReLUBackward(scale float32, y, d Tensor)
 	SoftmaxCrossEntropy(logits, labels, grad, stat Tensor)
+	NumberLoss(o NumberLossOptions, outputs, labels, grad, stat Tensor)
 	Adam(o AdamOptions, param, grad, m, v Tensor)
 
 	EdgeStream

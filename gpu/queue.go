@@ -263,6 +263,24 @@ func (q *Queue) SoftmaxCrossEntropy(logits, labels, grad, stat Tensor) {
 	}
 }
 
+// NumberLossOptions say which number an output stands for: output × Deviation + Mean. Deviation > 0.
+type NumberLossOptions struct{ Mean, Deviation float32 }
+
+// NumberLoss computes from outputs [n×1] and labels int32[1×n], codes of numbers ([blocks.NumberCode]), the gradient of
+// the mean over rows of Huber's loss (1964, Robust estimation of a location parameter, with k = 1) of the distance d between the
+// output and (number − Mean)/Deviation: d²/2, beyond 1 |d| − 1/2. grad has the shape of outputs. stat float64[1×2] is the
+// sum of the rows' losses and that of |d|. Rows with label −1 count for nothing; the mean is over the others.
+func (q *Queue) NumberLoss(o NumberLossOptions, outputs, labels, grad, stat Tensor) {
+	var bad error
+	if !(o.Deviation > 0) {
+		bad = fmt.Errorf("gpu: number loss: a deviation of %v, expected more than 0", o.Deviation)
+	}
+	if q.ok(matrix("number loss", "outputs", outputs, -1, 1), vector("number loss", "labels", labels, blocks.Int32, outputs.Rows),
+		matrix("number loss", "grad", grad, outputs.Rows, 1), vector("number loss", "stat", stat, blocks.Float64, 2), bad) {
+		q.stream.NumberLoss(o, outputs, labels, grad, stat)
+	}
+}
+
 // Adam takes one optimiser step: four contiguous tensors of one shape.
 func (q *Queue) Adam(o AdamOptions, param, grad, m, v Tensor) {
 	if q.ok(o.check(), q.scalar("adam", o.Rates, 2, blocks.Float32), matrix("adam", "param", param, -1, -1), matrix("adam", "grad", grad, param.Rows, param.Cols),

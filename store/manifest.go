@@ -78,6 +78,8 @@ type ColumnInfo struct {
 	Missing uint64 `json:"missing,omitempty"`
 	// NodeType limits a column to one node type (rows of others are zero); "" = all.
 	NodeType string `json:"node_type,omitempty"`
+	// Numbers says of labels that they are numbers ([blocks.CodedNumber]), not classes.
+	Numbers bool `json:"numbers,omitempty"`
 	// Runs says that extents hold the rows of NodeType alone, where partitions know types (see [NodeRows]). Column [TypeColumn] has
 	// no files then: it follows from them. Since format 2.
 	Runs bool `json:"runs,omitempty"`
@@ -186,6 +188,20 @@ func (m *Manifest) ColumnsOf(role Role) []*ColumnInfo {
 		}
 	}
 	return cs
+}
+
+// Labels is the column of labels; nil = there is none.
+func (m *Manifest) Labels() *ColumnInfo {
+	if cs := m.ColumnsOf(RoleLabel); len(cs) > 0 {
+		return cs[0]
+	}
+	return nil
+}
+
+// NumberLabels reports whether the labels are numbers, which models are fitted to by regression.
+func (m *Manifest) NumberLabels() bool {
+	c := m.Labels()
+	return c != nil && c.Numbers
 }
 
 // SplitColumn returns the split column called name, the first one for "". A

@@ -17,7 +17,7 @@ type Schema struct {
 	Undirected bool `json:"undirected"`
 	// Task is what the data is labelled for: TaskNode, TaskLink or "" (nothing).
 	Task string `json:"task,omitempty"`
-	// Classes is the number of label classes of a node task: labels are −1 or 0 ≤ l < Classes.
+	// Classes is the number of label classes of a node task: labels are −1 or 0 ≤ l < Classes. 0 where labels are numbers.
 	Classes int `json:"classes,omitempty"`
 	// ClassNames is nil or one name a class.
 	ClassNames []string `json:"class_names,omitempty"`
@@ -96,7 +96,7 @@ type Role string
 // Roles. The strings are part of the format.
 const (
 	RoleFeature  Role = "feature"  // node rows that feed a model
-	RoleLabel    Role = "label"    // int32 per node, −1 = none
+	RoleLabel    Role = "label"    // int32 per node, a class or the code of a number, −1 = none
 	RoleSplit    Role = "split"    // uint8 per node, one of the Split values
 	RoleNode     Role = "node"     // any other node column
 	RoleRelation Role = "relation" // uint8 or uint16 per edge: its RelationID

@@ -62,6 +62,7 @@ const (
 	opSampleBlocks
 	opPadBlock
 	opPadNumbers
+	opNumberLoss
 )
 
 // names are the host's names of the same operations.
@@ -77,7 +78,7 @@ var names = [...]string{
 	opSegmentMaxBackward: "segment max backward", opBatchNorm: "batch norm", opBatchNormBackward: "batch norm backward", opMul: "mul",
 	opMulAdd: "mul add", opComplexMulAdd: "complex mul add", opRowDot: "row dot", opScaleRowsAdd: "scale rows add",
 	opSquaredDistances: "squared distances", opSetElements: "set elements", opTanh: "tanh", opTanhBackward: "tanh backward",
-	opScatterAdd: "scatter add", opAdagrad: "adagrad", opAdagradRows: "adagrad rows", opAdamRows: "adam rows", opLinkLoss: "link loss", opCopyRows: "copy rows", opRecorded: "recorded step",
+	opScatterAdd: "scatter add", opAdagrad: "adagrad", opAdagradRows: "adagrad rows", opAdamRows: "adam rows", opLinkLoss: "link loss", opNumberLoss: "number loss", opCopyRows: "copy rows", opRecorded: "recorded step",
 	opSampleBlocks: "sample blocks", opPadBlock: "pad block", opPadNumbers: "pad numbers",
 }
 

@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"math"
+
 	"gorgonia.org/cu"
 
 	"github.com/gstore/gstore/gpu"
@@ -25,6 +27,20 @@ func (s *stream) SoftmaxCrossEntropy(logits, labels, grad, stat gpu.Tensor) {
 	count.Ptr(at(labels)).I32(n).I32(logits.Cols).Ptr(t[2])
 	s.launch("count_labels", driver.Shape{Threads: threads}, s.guard(&count, opSoftmaxCrossEntropy))
 	s.softmaxRows(logits, at(labels), t[2], grad, t[0], t[1])
+	s.sumStats(t[0], t[1], n, stat)
+}
+
+func (s *stream) NumberLoss(o gpu.NumberLossOptions, outputs, labels, grad, stat gpu.Tensor) {
+	if !s.begin(opNumberLoss) {
+		return
+	}
+	n := outputs.Rows
+	t := s.temporary(8*int64(n), 8*int64(n), 4)
+	var count, a args
+	count.Ptr(at(labels)).I32(n).I32(math.MaxInt32).Ptr(t[2])
+	s.launch("count_labels", driver.Shape{Threads: threads}, s.guard(&count, opNumberLoss))
+	matrix(&a, outputs).Ptr(at(labels)).Ptr(t[2]).F32(o.Mean).F32(o.Deviation)
+	s.launch("number_rows", s.over(n), matrix(&a, grad).Ptr(t[0]).Ptr(t[1]).I32(n))
 	s.sumStats(t[0], t[1], n, stat)
 }
 

@@ -48,18 +48,22 @@ type Options struct {
 	AUC         bool // compute Metrics.AUC and AveragePrecision: 4 bytes a node of the splits and class, in a file if need be, and [AUCBytes] beside MemoryBytes
 	Predictions bool // keep each node's class and its probability: 8 bytes a node, in a file if need be
 	Embeddings  bool // keep each node's state below the last product, likewise
-	// Probabilities keeps each node's probability of every class: 4 bytes a node and class, likewise.
+	// Probabilities keeps each node's probability of every class, or its number: 4 bytes a node and class, likewise.
 	Probabilities bool
 }
+
+// ofNumbers leaves out what a model of numbers has not.
+func (o *Options) ofNumbers() { o.Confusion, o.AUC, o.Predictions = false, false, false }
 
 // Metrics is how well a model does on one split.
 type Metrics struct {
 	Nodes    int64   `json:"nodes"`
 	Correct  int64   `json:"correct"`
-	Loss     float64 `json:"loss"`     // mean cross-entropy
+	Loss     float64 `json:"loss"`     // mean cross-entropy, or of numbers mean Huber loss of standardised distances
 	Accuracy float64 `json:"accuracy"` // Correct/Nodes; 0 without nodes
 
-	Confusion *Confusion `json:"-"` // nil if not asked for
+	Numbers   *NumberMetrics `json:"-"` // of a model of numbers, whose accuracy is 0; nil without nodes
+	Confusion *Confusion     `json:"-"` // nil if not asked for, and of numbers
 	// AUC is the area under the ROC curve, see Options; NaN if not asked for or not
 	// defined. Two classes: of the second. More: the mean over classes, each against the rest.
 	AUC float64 `json:"-"`
@@ -169,6 +173,9 @@ type Evaluator struct {
 // layers. A budget too small for the smallest tiles is [store.ErrBudget].
 func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) {
 	m := src.Manifest()
+	if o.Model.Numbers != nil {
+		o.ofNumbers()
+	}
 	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), made: gpu.NewArena(dev), sized: -1, maxDim: maxDim, confusion: o.Confusion,
 		edges: edgeBuilder{src: src, undirected: m.Schema.Undirected, parts: m.Partitions}}
 	e.grouper = nn.Grouper{ByRelation: o.Model.Kind().ByRelation, Single: true}

@@ -23,7 +23,9 @@ type evaluation struct {
 	sink    Sink   // to fill in this layer, or nil
 	splits  []uint8
 	metrics []Metrics
-	in, out *spill.Table // hidden states below and above the layer; in is nil below the first
+	scale   *nn.NumberScale // of a model of numbers
+	numbers []numberSums    // of each split, likewise
+	in, out *spill.Table    // hidden states below and above the layer; in is nil below the first
 	jumps   bool
 	strip   []float32 // rows of some columns
 	// The states of in and out once more, by columns, where the layer above is computed by them; nil: they are not there.
@@ -172,6 +174,9 @@ func (r *evaluation) score(ctx context.Context, model *nn.Model, logits, states 
 	if err := r.keep(ctx, logits, states, lo, first); err != nil {
 		return err
 	}
+	if r.scale != nil {
+		return r.scoreNumbers(ctx, logits, lo)
+	}
 	q := r.queue
 	for i, split := range r.splits {
 		labels := asInt32(r.labels)[lo : lo+logits.Rows]
@@ -200,7 +205,12 @@ func (r *evaluation) score(ctx context.Context, model *nn.Model, logits, states 
 		m.Loss += stat[0]
 		m.Correct += int64(stat[1])
 	}
-	if err := q.Sync(ctx); err != nil {
+	return r.settle(ctx)
+}
+
+// settle waits for what was issued, and frees its tensors.
+func (r *evaluation) settle(ctx context.Context) error {
+	if err := r.queue.Sync(ctx); err != nil {
 		return err
 	}
 	return r.arena.Reset()

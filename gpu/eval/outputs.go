@@ -62,7 +62,7 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error 
 }
 
 // CountConfusion makes the runs that follow count labels against predictions, as [Options].Confusion does.
-func (e *Evaluator) CountConfusion() { e.confusion = true }
+func (e *Evaluator) CountConfusion() { e.confusion = e.o.Model.Numbers == nil }
 
 // MeasureAreas makes the runs that follow compute areas under curves of some splits, as [Options].AUC does, within memory bytes together with
 // what that takes; 0: no bound. What earlier runs kept is given up. Where there is no room it changes nothing and returns false.
@@ -146,7 +146,11 @@ func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int
 		return nil
 	}
 	for i := range n { // in place: the logits are of no further use
-		softmax(b.logits[i*logits.Cols : (i+1)*logits.Cols])
+		if row := b.logits[i*logits.Cols : (i+1)*logits.Cols]; r.scale != nil {
+			row[0] = r.scale.Of(row[0])
+		} else {
+			softmax(row)
+		}
 	}
 	return r.probabilities.Write(blocks.Bytes(b.logits), first)
 }

@@ -22,6 +22,9 @@ func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, spli
 func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, sink Sink, splits ...string) ([]Metrics, error) {
 	r := e.begin(q)
 	r.metrics = make([]Metrics, len(splits))
+	if r.scale = model.Config().Numbers; r.scale != nil {
+		r.numbers = make([]numberSums, len(splits))
+	}
 	e.vectorsOf = Tile{} // they may have been trained since
 	for _, s := range splits {
 		r.splits = append(r.splits, store.SplitValue(s))
@@ -72,6 +75,9 @@ func (r *evaluation) finishMetrics(ctx context.Context) (err error) {
 			m.Loss /= float64(m.Nodes)
 		}
 		m.AUC, m.AveragePrecision = math.NaN(), math.NaN()
+		if r.numbers != nil {
+			m.Numbers = r.numbers[i].metrics()
+		}
 		if r.scores != nil {
 			if m.AUC, m.AveragePrecision, err = r.scores[i].areas(ctx); err != nil {
 				return fmt.Errorf("evaluation: area under the ROC curve: %w", err)

@@ -35,7 +35,7 @@ func Run(t *testing.T, open func() gpu.Device) {
 		test func(*bench)
 	}{
 		{"gemm", gemm}, {"aggregate", aggregate}, {"aggregate in pieces", pieces}, {"gather", gather}, {"copy rows", copyRows}, {"elementwise", elementwise},
-		{"loss", loss}, {"adam", adam}, {"dropout", dropout}, {"errors", shapeErrors}, {"arena", arenaReuse}, {"attention", attention}, {"link rows", linkRows}, {"link scatter", linkScatter}, {"link loss", linkLoss}, {"link loss overflow", linkLossOverflow}, {"convolution", convolution}, {"layer norm", layerNorm}, {"segment max", segmentMax}, {"scaled tables", scaledTables}, {"batch norm", batchNorm}, {"marks", marks}, {"follow", follow},
+		{"loss", loss}, {"number loss", numberLoss}, {"adam", adam}, {"dropout", dropout}, {"errors", shapeErrors}, {"arena", arenaReuse}, {"attention", attention}, {"link rows", linkRows}, {"link scatter", linkScatter}, {"link loss", linkLoss}, {"link loss overflow", linkLossOverflow}, {"convolution", convolution}, {"layer norm", layerNorm}, {"segment max", segmentMax}, {"scaled tables", scaledTables}, {"batch norm", batchNorm}, {"marks", marks}, {"follow", follow},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dev := open()
@@ -236,6 +236,42 @@ func loss(b *bench) {
 	b.sync()
 	if math.Abs(got[0]-sum) > 1e-4*sum || int(got[1]) != correct {
 		b.Errorf("loss %v and %v correct, expected %v and %d", got[0], got[1], sum, correct)
+	}
+}
+
+func numberLoss(b *bench) {
+	const n, mean, deviation = 300, 1200, 350
+	outputs, x := b.matrix(n, 1, 1)
+	labels, want := make([]int32, n), make([]float64, n)
+	var loss, distance, labelled float64
+	for i := range labels {
+		labels[i] = -1
+		if b.r.Below(5) == 0 {
+			continue
+		}
+		labelled++
+		labels[i] = blocks.NumberCode(mean + deviation*float32(int(b.r.Below(8001))-4000)/1000)
+		d := float64(x[i]) - (float64(blocks.CodedNumber(labels[i]))-mean)/deviation
+		distance += math.Abs(d)
+		want[i] = max(-1, min(d, 1))
+		if math.Abs(d) > 1 {
+			loss += math.Abs(d) - .5
+		} else {
+			loss += d * d / 2
+		}
+	}
+	for i := range want {
+		want[i] /= labelled
+	}
+	grad, _ := b.matrix(n, 1, 2)
+	stat := b.a.Vector(b.q, 2, blocks.Float64)
+	b.q.NumberLoss(gpu.NumberLossOptions{Mean: mean, Deviation: deviation}, outputs, b.a.Int32s(b.q, labels), grad, stat)
+	b.near("gradient", b.read(grad), want, 1e-6)
+	var got [2]float64
+	b.q.Download(bytesOf(got[:]), stat)
+	b.sync()
+	if math.Abs(got[0]-loss) > 1e-5*loss || math.Abs(got[1]-distance) > 1e-5*distance {
+		b.Errorf("loss %v and distance %v, expected %v and %v", got[0], got[1], loss, distance)
 	}
 }
 

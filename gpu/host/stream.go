@@ -248,6 +248,13 @@ func (s *stream) SoftmaxCrossEntropy(logits, labels, grad, stat gpu.Tensor) {
 	})
 }
 
+func (s *stream) NumberLoss(o gpu.NumberLossOptions, outputs, labels, grad, stat gpu.Tensor) {
+	s.run("number loss", func() {
+		out := slice[float64](stat)
+		out[0], out[1] = kernels.NumberLoss(o.Mean, o.Deviation, matrix(outputs), slice[int32](labels), matrix(grad))
+	})
+}
+
 func adamOptions(o gpu.AdamOptions) kernels.AdamOptions {
 	return kernels.AdamOptions{LR: o.LR, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, WeightDecay: o.WeightDecay, Step: o.Step}
 }

@@ -21,22 +21,24 @@ func (mark) Wait(context.Context) error { return nil }
 func (mark) Passed() bool               { return true }
 func (mark) Took() time.Duration        { return 0 }
 
-func (stream) Upload(gpu.Tensor, []byte)                                                  {}
-func (stream) Download([]byte, gpu.Tensor)                                                {}
-func (stream) Copy(gpu.Tensor, gpu.Tensor)                                                {}
-func (stream) Fill(gpu.Tensor, float32)                                                   {}
-func (stream) CopyRows(gpu.Tensor, gpu.Tensor, gpu.Tensor, gpu.Tensor)                    {}
-func (stream) Gather(gpu.Tensor, gpu.Tensor, gpu.Tensor)                                  {}
-func (stream) Aggregate(gpu.AggregateOptions, gpu.Graph, gpu.Tensor, gpu.Tensor)          {}
-func (stream) AggregateBackward(gpu.Reduce, gpu.Graph, gpu.Tensor, gpu.Tensor)            {}
-func (stream) Transpose(gpu.Graph)                                                        {}
-func (stream) DivideRows(gpu.Tensor, gpu.Tensor)                                          {}
-func (stream) Gemm(gpu.GemmOptions, gpu.Tensor, gpu.Tensor, gpu.Tensor)                   {}
-func (stream) ColumnSum(gpu.Tensor, gpu.Tensor)                                           {}
-func (stream) Axpy(float32, gpu.Tensor, gpu.Tensor)                                       {}
-func (stream) Dropout(gpu.DropoutOptions, gpu.Tensor)                                     {}
-func (stream) ReLUBackward(float32, gpu.Tensor, gpu.Tensor)                               {}
-func (stream) SoftmaxCrossEntropy(gpu.Tensor, gpu.Tensor, gpu.Tensor, gpu.Tensor)         {}
+func (stream) Upload(gpu.Tensor, []byte)                                          {}
+func (stream) Download([]byte, gpu.Tensor)                                        {}
+func (stream) Copy(gpu.Tensor, gpu.Tensor)                                        {}
+func (stream) Fill(gpu.Tensor, float32)                                           {}
+func (stream) CopyRows(gpu.Tensor, gpu.Tensor, gpu.Tensor, gpu.Tensor)            {}
+func (stream) Gather(gpu.Tensor, gpu.Tensor, gpu.Tensor)                          {}
+func (stream) Aggregate(gpu.AggregateOptions, gpu.Graph, gpu.Tensor, gpu.Tensor)  {}
+func (stream) AggregateBackward(gpu.Reduce, gpu.Graph, gpu.Tensor, gpu.Tensor)    {}
+func (stream) Transpose(gpu.Graph)                                                {}
+func (stream) DivideRows(gpu.Tensor, gpu.Tensor)                                  {}
+func (stream) Gemm(gpu.GemmOptions, gpu.Tensor, gpu.Tensor, gpu.Tensor)           {}
+func (stream) ColumnSum(gpu.Tensor, gpu.Tensor)                                   {}
+func (stream) Axpy(float32, gpu.Tensor, gpu.Tensor)                               {}
+func (stream) Dropout(gpu.DropoutOptions, gpu.Tensor)                             {}
+func (stream) ReLUBackward(float32, gpu.Tensor, gpu.Tensor)                       {}
+func (stream) SoftmaxCrossEntropy(gpu.Tensor, gpu.Tensor, gpu.Tensor, gpu.Tensor) {}
+func (stream) NumberLoss(gpu.NumberLossOptions, gpu.Tensor, gpu.Tensor, gpu.Tensor, gpu.Tensor) {
+}
 func (stream) Adam(gpu.AdamOptions, gpu.Tensor, gpu.Tensor, gpu.Tensor, gpu.Tensor)       {}
 func (stream) SelfLoops(gpu.Graph, gpu.Graph)                                             {}
 func (stream) TransposeEdges(gpu.Graph)                                                   {}

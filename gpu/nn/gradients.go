@@ -6,9 +6,9 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
-// Targets are what a mini-batch's logits [n×classes] are fitted to.
+// Targets are what a mini-batch's logits [n×classes], or numbers [n×1] ([Config].Numbers), are fitted to.
 type Targets struct {
-	Labels   gpu.Tensor // int32[1×n], −1 for none
+	Labels   gpu.Tensor // int32[1×n], classes or codes of numbers, −1 for none
 	Shift    gpu.Tensor // float32[1×classes], added to each row of logits; none: nothing is
 	Divisors gpu.Tensor // float32[1×n], not 0, by which the gradients of the mean loss are divided, row by row; none: they are not
 }
@@ -23,7 +23,11 @@ func (m *Model) Gradients(p *Pass, graphs []gpu.Graph, in Input, t Targets) (for
 		p.Queue.AddBias(false, t.Shift, logits)
 	}
 	grad := p.Arena.Matrix(p.Queue, logits.Rows, logits.Cols)
-	p.Queue.SoftmaxCrossEntropy(logits, t.Labels, grad, m.Stat())
+	if n := m.cfg.Numbers; n != nil {
+		p.Queue.NumberLoss(gpu.NumberLossOptions{Mean: n.Mean, Deviation: n.Deviation}, logits, t.Labels, grad, m.Stat())
+	} else {
+		p.Queue.SoftmaxCrossEntropy(logits, t.Labels, grad, m.Stat())
+	}
 	if !t.Divisors.IsZero() {
 		p.Queue.DivideRows(grad, t.Divisors)
 	}

@@ -55,7 +55,18 @@ type Config struct {
 	// categories; its blocks have edges of the others alone. For models with an input layer.
 	RelationHops []RelationHop `json:"relation_hops,omitempty" yaml:"relation_hops"`
 	Seed         uint64        `json:"seed" yaml:"seed"` // keys the initial parameters
+	// Numbers: the one output is a number, not the logit of a class; nil: Out classes.
+	Numbers *NumberScale `json:"numbers,omitempty" yaml:"numbers"`
 }
+
+// NumberScale says which number an output stands for: output × Deviation + Mean. Deviation > 0.
+type NumberScale struct {
+	Mean      float32 `json:"mean" yaml:"mean"`
+	Deviation float32 `json:"deviation" yaml:"deviation"`
+}
+
+// Of is the number of an output.
+func (n *NumberScale) Of(output float32) float32 { return output*n.Deviation + n.Mean }
 
 // FirstHop returns which of so many input columns is the first that was computed from neighbours; without any, how many there are.
 func (c *Config) FirstHop(columns int) int {
@@ -403,7 +414,7 @@ func (m *Model) VectorGradient() gpu.Tensor {
 	return gpu.Tensor{}
 }
 
-// Stat returns the model's float64[1×2] for [gpu.Queue.SoftmaxCrossEntropy].
+// Stat returns the model's float64[1×2] for [gpu.Queue.SoftmaxCrossEntropy] or [gpu.Queue.NumberLoss].
 func (m *Model) Stat() gpu.Tensor { return gpu.VectorOf(m.stat, 0, 2, blocks.Float64) }
 
 // Close frees the model's memory.

@@ -84,6 +84,10 @@ func (s *session) Trained(x *run.Epoch) {
 	r.RowsUsed, r.RowsRead = s.t.feed.Rows(x.Number)
 	r.HistorySeconds, r.Passes, r.Steps = s.t.history.Seconds(), s.passes.Taken, x.Steps
 	r.Loss, r.TrainAccuracy, r.Seconds, r.BytesRead, r.Profile = x.Loss(), x.Accuracy(), t.Seconds, t.BytesRead, sum.Profile
+	if n := s.shape.Numbers; n != nil {
+		mae := x.Accuracy() * float64(n.Deviation) // what was counted are distances
+		r.Errors, r.TrainAccuracy = &Errors{TrainMAE: &mae}, -1
+	}
 	r.Batches, r.SampledEdges, r.ListedEdges, r.PrunedEdges = sum.Batches, sum.Edges, sum.Listed, sum.Pruned
 	r.DeviceTimes = x.Times
 	was, now, d := s.epoch.counted, s.t.counted(), &r.DeviceTimes
@@ -172,11 +176,10 @@ func (s *session) validate(ctx context.Context, x *run.Epoch) error {
 	s.run.Rule.Blind = m[0].Nodes == 0
 	r.ValidAccuracy, r.TestAccuracy = accuracy(m[0]), accuracy(m[1])
 	r.ValidBalanced, r.TestBalanced = s.balanced(m[0]), s.balanced(m[1])
-	score := r.ValidAccuracy
-	if r.ValidBalanced != nil {
-		score = *r.ValidBalanced
+	if r.Errors != nil {
+		r.Errors.set(m)
 	}
-	if score > s.best || s.run.Rule.Blind { // nothing says that an earlier epoch was better
+	if score := s.score(m[0]); score > s.best || s.run.Rule.Blind { // nothing says that an earlier epoch was better
 		if err := s.keep(ctx, r, m, score); err != nil {
 			return err
 		}

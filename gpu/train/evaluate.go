@@ -35,10 +35,10 @@ type Evaluation struct {
 // as long as the result.
 func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Device, o EvaluateOptions) (_ *Evaluation, err error) {
 	m := st.Manifest()
-	// A store without labels is one to predict them for.
-	if unlabelled := len(o.Splits) == 0 && m.Schema.Classes == 0; m.Schema.Classes != c.Model.Out && !unlabelled {
-		return nil, fmt.Errorf("evaluation: the model has %d classes, the store %d", c.Model.Out, m.Schema.Classes)
+	if err := c.checkLabels(m, len(o.Splits) > 0); err != nil {
+		return nil, err
 	}
+	o.AUC = o.AUC && c.Model.Numbers == nil
 	if err := c.checkFeatures(m); err != nil {
 		return nil, err
 	}
@@ -114,6 +114,22 @@ func (c *Checkpoint) vectors(ctx context.Context, st *store.Store) (_ *eval.Vect
 	v, rows := cfg.EvalVectors(), table.NewReader(t)
 	v.Read = rows.Read
 	return v, func() error { return errors.Join(rows.Close(), t.Close()) }, nil
+}
+
+// checkLabels refuses a store whose labels are of another kind, which need not have any to predict them for.
+func (c *Checkpoint) checkLabels(m *store.Manifest, asked bool) error {
+	labels := m.Labels()
+	switch numbers := c.Model.Numbers != nil; {
+	case labels == nil && !asked || !asked && m.Schema.Classes == 0 && !m.NumberLabels():
+		return nil
+	case numbers && !m.NumberLabels():
+		return fmt.Errorf("evaluation: the model says numbers, the store's labels are %d classes", m.Schema.Classes)
+	case !numbers && m.NumberLabels():
+		return fmt.Errorf("evaluation: the model has %d classes, the store's labels are numbers", c.Model.Out)
+	case !numbers && m.Schema.Classes != c.Model.Out:
+		return fmt.Errorf("evaluation: the model has %d classes, the store %d", c.Model.Out, m.Schema.Classes)
+	}
+	return nil
 }
 
 // checkFeatures refuses a store that has not the features that the model reads: it need not be the one that it was trained on.

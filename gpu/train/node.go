@@ -116,6 +116,9 @@ func (o *opening) plan(ctx context.Context) (err error) {
 	if s.shape, err = config.ShapeOf(o.m, cfg); err != nil {
 		return err
 	}
+	if err := s.shape.ScaleNumbers(ctx, o.st, cfg.Split); err != nil {
+		return err
+	}
 	budget.Begin(ctx, &o.planned.Account)
 	o.device, err = planRows(ctx, o.st, o.dev, *cfg, &o.planned.Choice)
 	cfg.Mixture = o.planned.Mixture
@@ -220,7 +223,7 @@ func (o *opening) openTrainer(ctx context.Context) (err error) {
 	case *buffer.Buffer: // plan rows is never mirrored
 		upcoming = it.Upcoming
 	}
-	if cfg.LabelShift == config.ShiftAuto {
+	if cfg.LabelShift == config.ShiftAuto && s.shape.Numbers == nil {
 		t.shift = feed.NewLabelShift(o.planned.Labels, o.planned.Nodes, s.shape.Classes)
 	}
 	if cfg.ClassWeights == config.WeightsAuto {

@@ -1,6 +1,8 @@
 package train
 
 import (
+	"math"
+
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
@@ -15,13 +17,15 @@ import (
 
 // Epoch is what happened in one epoch. Accuracies are in [0, 1].
 type Epoch struct {
-	Epoch         int     `json:"epoch"` // from 1
-	Loss          float64 `json:"loss"`  // mean over training examples, dropout on
-	TrainAccuracy float64 `json:"train_accuracy"`
+	Epoch         int     `json:"epoch"`          // from 1
+	Loss          float64 `json:"loss"`           // mean over training examples, dropout on
+	TrainAccuracy float64 `json:"train_accuracy"` // −1 of labels that are numbers
 	// ValidAccuracy is exact, after the epoch; −1 if it was not computed.
 	ValidAccuracy float64 `json:"valid_accuracy"`
 	// TestAccuracy comes with ValidAccuracy, for the reader: nothing is chosen by it.
 	TestAccuracy float64 `json:"test_accuracy"`
+	*Errors              // of labels that are numbers, which accuracies, −1, say nothing of
+
 	// Balanced accuracies, the means over classes, of a run with class weights.
 	ValidBalanced *float64 `json:"valid_balanced_accuracy,omitempty"`
 	TestBalanced  *float64 `json:"test_balanced_accuracy,omitempty"`
@@ -57,6 +61,7 @@ type Summary struct {
 	TestAccuracy         float64   `json:"test_accuracy"`  // of the best epoch's model; −1: the split has no test nodes
 	ValidAccuracy        float64   `json:"valid_accuracy"` // likewise
 	*Areas                         // of two classes
+	*Errors                        // of labels that are numbers, which accuracies, −1, say nothing of
 	TestBalanced         *float64  `json:"test_balanced_accuracy,omitempty"` // likewise, with class weights
 	ValidBalanced        *float64  `json:"valid_balanced_accuracy,omitempty"`
 	TrainLoss            float64   `json:"train_loss"`               // of the last epoch
@@ -106,6 +111,33 @@ type Areas struct {
 	ValidAUC       *float64 `json:"valid_auc,omitempty"`
 	TestPrecision  *float64 `json:"test_average_precision,omitempty"`
 	ValidPrecision *float64 `json:"valid_average_precision,omitempty"`
+}
+
+// Errors is how far a model of numbers is from a split's labels, in their unit ([eval.NumberMetrics]); nil: the split has no nodes, or,
+// of R², fewer than two.
+type Errors struct {
+	TrainMAE  *float64 `json:"train_mae,omitempty"` // of an epoch, dropout on
+	ValidMAE  *float64 `json:"valid_mae,omitempty"`
+	ValidRMSE *float64 `json:"valid_rmse,omitempty"`
+	ValidR2   *float64 `json:"valid_r2,omitempty"`
+	TestMAE   *float64 `json:"test_mae,omitempty"`
+	TestRMSE  *float64 `json:"test_rmse,omitempty"`
+	TestR2    *float64 `json:"test_r2,omitempty"`
+}
+
+// set takes the metrics of valid and test.
+func (e *Errors) set(ms []eval.Metrics) {
+	for i, to := range [][3]**float64{{&e.ValidMAE, &e.ValidRMSE, &e.ValidR2}, {&e.TestMAE, &e.TestRMSE, &e.TestR2}} {
+		n := ms[i].Numbers
+		if n == nil {
+			continue
+		}
+		for k, x := range []float64{n.MAE, n.RMSE, n.R2} {
+			if !math.IsNaN(x) {
+				*to[k] = &x
+			}
+		}
+	}
 }
 
 // Hooks let a caller watch a run. Any may be nil; they are called from the

@@ -36,7 +36,7 @@ type session struct {
 	looked  int64 // bytes read to count neighbours
 	passes  feed.Passes
 	known   int            // 1 + the epoch that the trainer's history was filled for
-	best    float64        // validation accuracy of sum.BestEpoch, balanced with class weights; −1 before
+	best    float64        // score of sum.BestEpoch, see [session.score]; −1 before
 	tested  []eval.Metrics // of valid and test, by sum.BestEpoch's validation; nil if this process made none
 	from    *nodeProgress
 	run     run.Run
@@ -132,7 +132,23 @@ func (s *session) test(ctx context.Context) error {
 	}
 	s.sum.ValidAccuracy, s.sum.TestAccuracy = accuracy(m[0]), accuracy(m[1])
 	s.sum.ValidBalanced, s.sum.TestBalanced = s.balanced(m[0]), s.balanced(m[1])
+	if s.shape.Numbers != nil {
+		s.sum.Errors = &Errors{}
+		s.sum.Errors.set(m)
+	}
 	return nil
+}
+
+// score is what the best epoch has the most of, from 0 to 1, −1 without validation nodes: the validation accuracy, balanced with class
+// weights; of numbers, what falls as the mean absolute error grows.
+func (s *session) score(m eval.Metrics) float64 {
+	if n := m.Numbers; n != nil {
+		return 1 / (1 + n.MAE/float64(s.shape.Numbers.Deviation))
+	}
+	if b := s.balanced(m); b != nil {
+		return *b
+	}
+	return accuracy(m)
 }
 
 // ranks makes the evaluation that follows, the run's last, measure how well a model of two classes ranks nodes, if there is room for it:
@@ -165,7 +181,7 @@ func areasOf(ms []eval.Metrics) *Areas {
 
 // accuracy is a split's, −1 without nodes.
 func accuracy(m eval.Metrics) float64 {
-	if m.Nodes == 0 {
+	if m.Nodes == 0 || m.Numbers != nil {
 		return -1
 	}
 	return m.Accuracy

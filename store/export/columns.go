@@ -25,6 +25,7 @@ type NodeColumn struct {
 	Scale []float32
 	// Standard is how values were standardised, which is undone; nil = they are as they were given.
 	Standard *store.Standard
+	Numbers  bool // labels that are codes of numbers
 	// Read fills rows with those of partition p's nodes from its first-th on.
 	// It is called by one goroutine at a time, in ascending order within a partition.
 	Read func(ctx context.Context, p store.PartitionID, first uint64, rows []byte) error
@@ -54,7 +55,7 @@ func (x *exporter) columns() ([]NodeColumn, error) {
 			continue
 		}
 		named[c.Name] = true
-		out = append(out, NodeColumn{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, Scale: c.Scale, Standard: c.Standard, Read: x.storeRows(c)})
+		out = append(out, NodeColumn{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, Scale: c.Scale, Standard: c.Standard, Numbers: c.Numbers, Read: x.storeRows(c)})
 	}
 	for _, name := range x.o.Columns {
 		if !named[name] {
@@ -136,6 +137,8 @@ func Table(ctx context.Context, t *table.Table, name string) (NodeColumn, error)
 // Class ids become 64-bit, scaled, standardised half and 16-bit brain floats 32-bit numbers.
 func (c *NodeColumn) output(half bool) blocks.ElemType {
 	switch {
+	case c.Numbers:
+		return blocks.Float32
 	case c.Role == store.RoleLabel:
 		return blocks.Int64
 	case c.Elem == blocks.BFloat16, c.Elem == blocks.Int8 && c.Scale != nil, c.Elem == blocks.Float16 && (!half || c.Standard != nil):
@@ -161,6 +164,9 @@ func (k *converter) rows(in []byte) []byte {
 	k.buf = slices.Grow(k.buf[:0], n*k.to.Size())[:n*k.to.Size()]
 	for i := range n {
 		v := from.Float64(in[i*size:])
+		if k.c.Numbers {
+			v = float64(blocks.CodedNumber(int32(v)))
+		}
 		if k.to == blocks.Int64 {
 			binary.LittleEndian.PutUint64(k.buf[8*i:], uint64(int64(v)))
 			continue

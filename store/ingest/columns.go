@@ -335,9 +335,9 @@ func (r *Job) AddColumn(spec source.ColumnSpec, conv *Converter, c store.ColumnI
 	}
 	r.Manifest.Files = append(r.Manifest.Files, ref)
 	c.Scale, c.Standard, c.Elements, c.Missing, c.Files = conv.scale, conv.standard, spec.Elements, uint64(conv.filled), []string{ref.Name}
-	c.Categories = spec.Values
+	c.Categories, c.Numbers = spec.Values, conv.asNumbers
 	r.Manifest.Columns = append(r.Manifest.Columns, c)
-	if spec.Role == store.RoleLabel {
+	if spec.Role == store.RoleLabel && !conv.asNumbers {
 		r.Manifest.Schema.Classes = max(r.Manifest.Schema.Classes, int(conv.LabelMax)+1)
 		if n := len(r.Desc.ClassNames); n > 0 {
 			r.Manifest.Schema.Classes, r.Manifest.Schema.ClassNames = n, r.Desc.ClassNames

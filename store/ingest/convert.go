@@ -16,17 +16,18 @@ import (
 // Converter turns rows of a source column into rows of the stored one, and
 // checks each element.
 type Converter struct {
-	spec     source.ColumnSpec
-	Elem     blocks.ElemType
-	missing  []byte          // the stored row of a node the column says nothing about
-	scale    []float32       // int8
-	standard *store.Standard // nil = values stay as they are
-	rule     Missing         // for missing elements: not ""
-	fill     []float64       // what a missing element becomes, by dimension; nil = it is refused
-	filled   int64           // elements that were
-	largest  []float64       // magnitude, as measure has it; nil = not measured
-	classes  int             // labels: known number of classes, 0 = unknown
-	LabelMax int32
+	spec      source.ColumnSpec
+	Elem      blocks.ElemType
+	missing   []byte          // the stored row of a node the column says nothing about
+	scale     []float32       // int8
+	standard  *store.Standard // nil = values stay as they are
+	rule      Missing         // for missing elements: not ""
+	fill      []float64       // what a missing element becomes, by dimension; nil = it is refused
+	filled    int64           // elements that were
+	largest   []float64       // magnitude, as measure has it; nil = not measured
+	classes   int             // labels: known number of classes, 0 = unknown
+	LabelMax  int32
+	asNumbers bool // labels: they are numbers
 }
 
 // Converter plans the conversion of node column c; int8 features take a pass
@@ -50,7 +51,9 @@ func (r *Job) converter(ctx context.Context, c int) (*Converter, error) {
 			return nil, source.Inputf(r.Desc.Input, "labels of %d columns, expected 1", spec.Dim)
 		}
 		k.missing = binary.LittleEndian.AppendUint32(nil, math.MaxUint32) // −1
-		return k, nil
+		var err error
+		k.asNumbers, err = r.labelsAreNumbers(ctx, c)
+		return k, err
 	case store.RoleFeature:
 		k.Elem = r.Options.FeatureElemOf(spec)
 	case store.RoleNode:
@@ -117,7 +120,7 @@ func (k *Converter) like(old *store.ColumnInfo, classes int) error {
 	k.Elem, k.scale, k.standard, k.missing = old.Elem, old.Scale, old.Standard, MissingRow(old)
 	switch {
 	case old.Role == store.RoleLabel:
-		k.classes = classes
+		k.classes, k.asNumbers = classes, old.Numbers
 	case old.Role != store.RoleFeature && k.Elem != k.spec.Elem:
 		return source.Inputf(k.spec.Name, "numbers of type %v, the store's column has %v", k.spec.Elem, old.Elem)
 	}
@@ -266,26 +269,3 @@ func (k *Converter) checkFinite(rows []byte, at source.Position) (finite bool, e
 	_, err = k.value(rows[bad*k.Elem.Size():], bad, at)
 	return false, err
 }
-
-// labels converts class ids; NaN and −1 mean none.
-func (k *Converter) labels(out, rows []byte, at source.Position) ([]byte, error) {
-	size := k.spec.Elem.Size()
-	for i := 0; i*size < len(rows); i++ {
-		x := k.spec.Elem.Float64(rows[i*size:])
-		if math.IsNaN(x) {
-			x = -1
-		}
-		if x != math.Trunc(x) || x < -1 || x > ClassesMax {
-			return nil, source.Inputf(at.Of(i), "label %v, expected a class id ≥ 0, or −1 for none", x)
-		}
-		if k.classes > 0 && int(x) >= k.classes {
-			return nil, source.Inputf(at.Of(i), "label %d, expected less than %d (the number of class names)", int(x), k.classes)
-		}
-		k.LabelMax = max(k.LabelMax, int32(x))
-		out = binary.LittleEndian.AppendUint32(out, uint32(int32(x)))
-	}
-	return out, nil
-}
-
-// ClassesMax bounds class ids: a larger one is taken for damage.
-const ClassesMax = 1 << 24

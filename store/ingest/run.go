@@ -46,6 +46,7 @@ type Job struct {
 	// RelationIndex numbers relations by name.
 	RelationIndex map[string]uint32
 
+	labels          *labelSurvey          // nil: they were not looked at
 	counts          *bucketCounts         // nil where it was not worth a pass over the edges
 	most            int64                 // edgesMost, once it is known
 	training        *partitioner.Training // with HubsTrain, once they are read

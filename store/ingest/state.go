@@ -57,7 +57,7 @@ func (r *Job) fingerprint() (string, error) {
 		"files": files, "format": r.Desc.Format, "input": r.Desc.Input, "partitions": o.Partitions,
 		"partitioner": o.Partitioner, "hubs": o.Hubs, "hub_bytes": o.HubBytes, "hubs_auto": o.HubsAuto, "order": o.Order, "passes": o.Passes, "label_share": o.LabelShare,
 		"undirected": o.Undirected, "dangling": r.Desc.Dangling, "dedup": o.Dedup, "self_loops": o.SelfLoops,
-		"feature_elem": uint16(o.FeatureElem), "missing": o.Missing, "split_random": o.SplitRandom, "mask": o.MissingMask, "normalize": o.Normalize, "seed": o.Seed,
+		"feature_elem": uint16(o.FeatureElem), "missing": o.Missing, "split_random": o.SplitRandom, "labels": o.Labels, "mask": o.MissingMask, "normalize": o.Normalize, "seed": o.Seed,
 		"edge_columns": r.Desc.EdgeColumns, "node_columns": len(r.Desc.NodeColumns),
 	})
 	return string(b), err

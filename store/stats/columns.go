@@ -31,8 +31,11 @@ type Feature struct {
 
 // Columns is what a store's labels and features hold.
 type Columns struct {
-	Classes  *Classes  `json:"classes,omitempty"` // nil = there are no labels
-	Features []Feature `json:"features"`
+	Classes *Classes `json:"classes,omitempty"` // nil = there are no labels, or they are numbers
+	// Numbers are labels that are numbers, all of them, and SplitNumbers those of each value of the first split; nil = there are none.
+	Numbers      *Numbers  `json:"numbers,omitempty"`
+	SplitNumbers []Numbers `json:"split_numbers,omitempty"`
+	Features     []Feature `json:"features"`
 }
 
 // columnBytes of a column are read at a time.
@@ -42,11 +45,17 @@ const columnBytes = 4 << 20
 func ColumnsOf(ctx context.Context, s *store.Store) (*Columns, error) {
 	out := &Columns{Features: []Feature{}}
 	m := s.Manifest()
-	if labels := m.ColumnsOf(store.RoleLabel); len(labels) > 0 {
-		var err error
-		if out.Classes, err = classesOf(ctx, s, labels[0]); err != nil {
-			return nil, err
-		}
+	var err error
+	switch labels := m.Labels(); {
+	case labels == nil:
+	case labels.Numbers:
+		out.Numbers = &Numbers{}
+		*out.Numbers, out.SplitNumbers, err = NumbersOf(ctx, s, "")
+	default:
+		out.Classes, err = classesOf(ctx, s, labels)
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, c := range m.ColumnsOf(store.RoleFeature) {
 		fs, err := featureOf(ctx, s, c)

@@ -164,6 +164,9 @@ func Classes(ctx context.Context, s *store.Store, split string) ([]uint16, error
 			if l < 0 || splitColumn != nil && splitBuf[i] != store.SplitTrain {
 				continue
 			}
+			if labels[0].Numbers { // as if of one class
+				l = 0
+			}
 			if l >= math.MaxUint16 {
 				return nil, fmt.Errorf("%w: label %d, at most %d can be balanced", partitioner.ErrOption, l, math.MaxUint16-1)
 			}

@@ -126,6 +126,9 @@ func (v *verifier) columnCheck(c *store.ColumnInfo, p store.PartitionID) content
 	case store.RoleFeature:
 		return v.finiteCheck(c)
 	case store.RoleLabel:
+		if c.Numbers {
+			return numberCheck
+		}
 		if m.Schema.Classes == 0 {
 			return nil
 		}
@@ -413,5 +416,15 @@ func (v *verifier) noteDamage(err error) error {
 	v.mu.Lock()
 	v.damage = append(v.damage, err)
 	v.mu.Unlock()
+	return nil
+}
+
+// numberCheck refuses labels that are no codes of numbers.
+func numberCheck(_ blocks.Extent, from int64, b []byte) error {
+	for k := 0; k+4 <= len(b); k += 4 {
+		if code := int32(binary.LittleEndian.Uint32(b[k:])); !blocks.CheckNumberCode(code) {
+			return fmt.Errorf("label %#x of row %d is the code of no number", uint32(code), (from+int64(k))/4)
+		}
+	}
 	return nil
 }

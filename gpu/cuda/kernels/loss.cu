@@ -62,6 +62,27 @@ KERNEL softmax_rows(const float *x, int64_t xStride, const int *labels, const fl
 }
 EXPORT_KERNEL(softmax_rows)
 
+// number_rows: losses[i] = Huber's loss of the distance between x[i] and (number − mean)/deviation, distances[i] its magnitude,
+// grad = scale·the loss' derivative. A label is the code of a number: a float32 less its last bit; < 0: none. grad may be x.
+KERNEL number_rows(const float *x, int64_t xStride, const int *labels, const float *scale, float mean, float deviation, float *grad, int64_t gStride, double *losses, double *distances, int n) {
+	Group g(1);
+	for (int64_t i = g.row; i < n; i += g.step) {
+		int label = labels[i];
+		if (label < 0) {
+			grad[i * gStride] = 0, losses[i] = distances[i] = 0;
+			continue;
+		}
+		float d = x[i * xStride] - (__uint_as_float(unsigned(label) << 1) - mean) / deviation, far = fabsf(d);
+		distances[i] = double(far);
+		if (far > 1) {
+			losses[i] = double(far) - .5, grad[i * gStride] = d < 0 ? -*scale : *scale;
+		} else {
+			losses[i] = double(d) * double(d) / 2, grad[i * gStride] = d * *scale;
+		}
+	}
+}
+EXPORT_KERNEL(number_rows)
+
 // sum_stats: stat = the sums of losses and hits. One block of 256.
 KERNEL __launch_bounds__(256) sum_stats(const double *losses, const double *hits, int n, double *stat) {
 	__shared__ double sums[2][256];

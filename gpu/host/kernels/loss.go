@@ -3,6 +3,8 @@ package kernels
 import (
 	"fmt"
 	"math"
+
+	"github.com/gstore/gstore/blocks"
 )
 
 // lossGrain is the number of rows of a partial sum of the loss.
@@ -27,6 +29,42 @@ func SoftmaxCrossEntropy(p *Pool, logits Matrix, labels []int32, grad Matrix) (l
 		}
 	}
 	return softmaxLoss(p, logits, func(i int) int { return int(labels[i]) }, grad, 1/float32(max(labelled, 1)))
+}
+
+// NumberLoss returns the sums over the rows with a label ≥ 0, the code of a number, of Huber's loss and of |d|, d being the
+// distance between outputs [n×1] and (number − mean)/deviation: d²/2, beyond 1 |d| − 1/2. grad, which may be outputs, becomes
+// the gradient of the mean loss, and 0 in the other rows.
+func NumberLoss(mean, deviation float32, outputs Matrix, labels []int32, grad Matrix) (loss, distance float64) {
+	outputs.check("outputs")
+	checkLen("labels", len(labels), outputs.Rows)
+	grad.checkShape("grad", outputs.Rows, 1)
+	labelled := 0
+	for _, l := range labels {
+		if l >= 0 {
+			labelled++
+		}
+	}
+	by := 1 / float32(max(labelled, 1))
+	for i, l := range labels {
+		to := grad.Row(i)
+		if l < 0 {
+			to[0] = 0
+			continue
+		}
+		d := outputs.Row(i)[0] - (blocks.CodedNumber(l)-mean)/deviation
+		far := max(d, -d)
+		if distance += float64(far); far > 1 {
+			loss += float64(far) - .5
+			to[0] = by
+			if d < 0 {
+				to[0] = -by
+			}
+			continue
+		}
+		loss += float64(d) * float64(d) / 2
+		to[0] = d * by
+	}
+	return loss, distance
 }
 
 // SoftmaxFirst is the loss of rows whose first column is the truth, and grad, which

@@ -21,6 +21,11 @@ type Result struct {
 	// split's nodes that have it.
 	Majority         int     `json:"majority"`
 	MajorityAccuracy float64 `json:"majority_accuracy"`
+	// Mean is that of the training nodes' labels, where they are numbers, and MeanMAE how far it is from those of the split's nodes,
+	// FeaturesMAE how far the model without edges is; accuracies are 0 then. nil: labels are classes.
+	Mean        *float64 `json:"mean,omitempty"`
+	MeanMAE     *float64 `json:"mean_mae,omitempty"`
+	FeaturesMAE *float64 `json:"features_mae,omitempty"`
 	// FeaturesAccuracy is that of the model without edges on a sample of the split's nodes; nil: Skipped says why there is none.
 	FeaturesAccuracy *float64 `json:"features_accuracy,omitempty"`
 	Trained          int      `json:"features_trained,omitempty"` // nodes of the sample that it was trained on
@@ -120,7 +125,7 @@ func (o *Options) plan(m *store.Manifest, s *sampler) (w work, skipped string) {
 // model is the run's without edges.
 func (o *Options) model() nn.Config {
 	c := &o.Model
-	return nn.Config{Model: "mlp", Layers: c.Layers, In: c.In, Hidden: c.Hidden, Out: c.Out, Dropout: c.Dropout, Norm: c.Norm, Residual: c.Residual, Seed: c.Seed}
+	return nn.Config{Model: "mlp", Layers: c.Layers, In: c.In, Hidden: c.Hidden, Out: c.Out, Dropout: c.Dropout, Norm: c.Norm, Residual: c.Residual, Seed: c.Seed, Numbers: c.Numbers}
 }
 
 // alone trains the model without edges and tests it.
@@ -144,11 +149,17 @@ func alone(ctx context.Context, st *store.Store, dev gpu.Device, o *Options, s *
 	if err := t.fit(w.epochs); err != nil {
 		return err
 	}
-	accuracy, err := t.accuracy(d.test)
+	score, err := t.score(d.test)
 	if err != nil {
 		return err
 	}
-	r.FeaturesAccuracy, r.Trained, r.Tested, r.Epochs = &accuracy, len(d.train), len(d.test), t.epochs
+	if n := o.Model.Numbers; n != nil {
+		mae := (1/score - 1) * float64(n.Deviation)
+		r.FeaturesMAE = &mae
+	} else {
+		r.FeaturesAccuracy = &score
+	}
+	r.Trained, r.Tested, r.Epochs = len(d.train), len(d.test), t.epochs
 	return nil
 }
 

@@ -39,12 +39,12 @@ func (t *trained) fit(epochs int) error {
 		if len(t.data.valid) == 0 {
 			continue
 		}
-		accuracy, err := t.accuracy(t.data.valid)
+		score, err := t.score(t.data.valid)
 		if err != nil {
 			return err
 		}
-		if since++; accuracy > best {
-			best, since = accuracy, 0
+		if since++; score > best {
+			best, since = score, 0
 			params.Keep(t.q)
 		}
 		if since >= patience {
@@ -79,9 +79,10 @@ func (t *trained) step(rows []uint32, seed uint64) error {
 	return t.arena.Reset()
 }
 
-// accuracy is that of the model on some rows.
-func (t *trained) accuracy(rows places) (float64, error) {
-	correct := 0
+// score is the accuracy of the model on some rows, or, of numbers, 1/(1 + mean absolute error/deviation).
+func (t *trained) score(rows places) (float64, error) {
+	correct, far := 0, 0.
+	scale := t.o.Model.Numbers
 	var logits []float32
 	for _, batch := range rows.batches(t.o.Batch) {
 		p := &nn.Pass{Queue: t.q, Arena: t.arena}
@@ -95,6 +96,10 @@ func (t *trained) accuracy(rows places) (float64, error) {
 			return 0, err
 		}
 		for i, r := range batch {
+			if scale != nil {
+				far += math.Abs(float64(scale.Of(logits[i])) - float64(blocks.CodedNumber(t.data.labels[r])))
+				continue
+			}
 			row, best := logits[i*out.Cols:(i+1)*out.Cols], 0
 			for c, v := range row {
 				if v > row[best] {
@@ -109,7 +114,11 @@ func (t *trained) accuracy(rows places) (float64, error) {
 			return 0, err
 		}
 	}
-	return float64(correct) / float64(max(1, len(rows))), nil
+	n := float64(max(1, len(rows)))
+	if scale != nil {
+		return 1 / (1 + far/n/float64(scale.Deviation)), nil
+	}
+	return float64(correct) / n, nil
 }
 
 // graphs have no edges: a node is its own destination.

@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
@@ -70,8 +72,14 @@ func (s *sampler) counts(ctx context.Context, r *Result) error {
 	for i := range counts {
 		counts[i] = make([]uint64, s.m.Schema.Classes)
 	}
+	var sum float64 // of the training nodes' numbers
 	err := s.each(ctx, func(_ store.NodeID, split uint8, label int32) {
-		if int(label) < s.m.Schema.Classes {
+		switch {
+		case s.o.Model.Numbers != nil:
+			if s.nodes[split&3]++; split == store.SplitTrain {
+				sum += float64(blocks.CodedNumber(label))
+			}
+		case int(label) < s.m.Schema.Classes:
 			counts[split&3][label]++
 			s.nodes[split&3]++
 		}
@@ -85,6 +93,17 @@ func (s *sampler) counts(ctx context.Context, r *Result) error {
 	}
 	if r.Split = s.testing; s.nodes[s.value] == 0 || s.nodes[store.SplitTrain] == 0 {
 		return fmt.Errorf("%w: labelled nodes to train and to test", store.ErrNotFound)
+	}
+	if s.o.Model.Numbers != nil {
+		mean, far := sum/float64(s.nodes[store.SplitTrain]), 0.
+		err := s.each(ctx, func(_ store.NodeID, split uint8, label int32) {
+			if split == s.value {
+				far += math.Abs(float64(blocks.CodedNumber(label)) - mean)
+			}
+		})
+		far /= float64(s.nodes[s.value])
+		r.Mean, r.MeanMAE = &mean, &far
+		return err
 	}
 	of := counts[store.SplitTrain]
 	r.Majority = slices.Index(of, slices.Max(of))
@@ -185,7 +204,7 @@ func (s *sampler) choose(ctx context.Context, w work) (nodes []store.NodeID, lab
 		of[split] = of[split][:min(len(of[split]), want[split])]
 	}
 	err = s.each(ctx, func(node store.NodeID, split uint8, label int32) {
-		if split > store.SplitTest || int(label) >= s.m.Schema.Classes {
+		if split > store.SplitTest || s.o.Model.Numbers == nil && int(label) >= s.m.Schema.Classes {
 			return
 		}
 		if of[split] = append(of[split], chosen{s.key.At(uint64(node)), node, split, label}); len(of[split]) >= 2*want[split]+1024 {

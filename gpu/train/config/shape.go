@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/stats"
 )
 
 // MeanDegree is the mean number of neighbours of a node of a store, in a direction.
@@ -18,7 +20,8 @@ func (c *Config) MeanDegree(m *store.Manifest) float64 {
 
 // Shape is what the data decides of a model.
 type Shape struct {
-	In, Classes int
+	In, Classes int              // 1 class of labels that are numbers
+	Numbers     *nn.NumberScale  // of these, set by [Shape.ScaleNumbers]; until then of mean 0 and deviation 1
 	EdgeDim     int              // columns of Config.EdgeFeatures
 	Relations   int              // edge types of the store
 	Sampling    RelationSampling // [Config.RelationSampling]
@@ -33,7 +36,7 @@ type Shape struct {
 // ModelConfig returns the model's description for a store.
 func (c *Config) ModelConfig(s Shape) nn.Config {
 	m := nn.Config{Model: c.Model, Heads: c.Heads, Aggregator: c.Aggregator, Norm: c.Norm, Residual: c.Residual, Jumping: c.Jumping, Bases: c.Bases,
-		Layers: c.Layers, In: s.In, Hidden: c.Hidden, Out: s.Classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropoutUsed()), PrecomputedHop: c.PrecomputedHop && !c.Relational(), EdgeWeights: c.EdgeWeights, EdgeDim: s.EdgeDim, Order: c.Order, Seed: c.Seed}
+		Layers: c.Layers, In: s.In, Hidden: c.Hidden, Out: s.Classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropoutUsed()), PrecomputedHop: c.PrecomputedHop && !c.Relational(), EdgeWeights: c.EdgeWeights, EdgeDim: s.EdgeDim, Order: c.Order, Seed: c.Seed, Numbers: s.Numbers}
 	if c.Relational() {
 		m.Relations, m.Categories, m.Vectors, m.RelationHops = s.Relations, s.categories, s.Vectors, s.hops
 		if s.Inverse {
@@ -52,8 +55,11 @@ func ShapeOf(m *store.Manifest, cfg *Config) (s Shape, err error) {
 	if m.Schema.Task != store.TaskNode {
 		return s, fmt.Errorf("train: the store's task is %q, expected %q: ingest labels and a split", m.Schema.Task, store.TaskNode)
 	}
-	if m.Schema.Classes < 1 {
+	if m.Schema.Classes < 1 && !m.NumberLabels() {
 		return s, fmt.Errorf("train: no node of the store has a label: ingest labels of the nodes to train")
+	}
+	if m.NumberLabels() && cfg.ClassWeights == WeightsAuto {
+		return s, fmt.Errorf("train: the store's labels are numbers: class weights are for classes")
 	}
 	if err := Options().CheckStore(cfg, m); err != nil {
 		return s, err
@@ -83,7 +89,27 @@ func ShapeOf(m *store.Manifest, cfg *Config) (s Shape, err error) {
 	}
 	s.Degree = cfg.MeanDegree(m)
 	s.Classes, s.Relations, s.Inverse = m.Schema.Classes, len(m.Schema.Relations), !m.Schema.Undirected && !cfg.Forward
+	if m.NumberLabels() {
+		s.Classes, s.Numbers = 1, &nn.NumberScale{Deviation: 1}
+	}
 	return s, nil
+}
+
+// ScaleNumbers reads labels and split, where labels are numbers, for what brings those of the training nodes to mean 0 and deviation 1.
+func (s *Shape) ScaleNumbers(ctx context.Context, st *store.Store, split string) error {
+	if s.Numbers == nil {
+		return nil
+	}
+	_, parts, err := stats.NumbersOf(ctx, st, split)
+	if err != nil {
+		return fmt.Errorf("train: labels of the training nodes: %w", err)
+	}
+	of := parts[store.SplitTrain]
+	s.Numbers = &nn.NumberScale{Mean: float32(of.Mean), Deviation: float32(of.Deviation)}
+	if s.Numbers.Deviation <= 0 { // all are one number
+		s.Numbers.Deviation = 1
+	}
+	return nil
 }
 
 // readColumns checks cfg.Features, and sets what of the shape depends on them.

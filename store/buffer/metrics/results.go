@@ -10,6 +10,9 @@ type Result struct {
 	TrainAccuracy *float64 `json:"train_accuracy,omitempty"` // in [0, 1]
 	ValidAccuracy *float64 `json:"valid_accuracy,omitempty"`
 	TestAccuracy  *float64 `json:"test_accuracy,omitempty"`
+	TrainMAE      *float64 `json:"train_mae,omitempty"` // of labels that are numbers, in their unit
+	ValidMAE      *float64 `json:"valid_mae,omitempty"`
+	TestMAE       *float64 `json:"test_mae,omitempty"`
 	ValidMRR      *float64 `json:"valid_mrr,omitempty"` // filtered, against all nodes
 	ValidHits10   *float64 `json:"valid_hits10,omitempty"`
 	// How a device that runs operations after they were issued spent the epoch's training: on mini-batches, waiting, and on copies
@@ -34,6 +37,9 @@ type End struct {
 	ValidMRR      *float64 `json:"valid_mrr,omitempty"`
 	TestMRR       *float64 `json:"test_mrr,omitempty"`
 	TestHits10    *float64 `json:"test_hits10,omitempty"`
+	ValidMAE      *float64 `json:"valid_mae,omitempty"` // of labels that are numbers, in their unit
+	TestMAE       *float64 `json:"test_mae,omitempty"`
+	TestR2        *float64 `json:"test_r2,omitempty"` // share of the labels' variance that is explained
 }
 
 // ConfusionRow is the line of a class: as what the final model predicts its nodes of a split. There is one for each class.

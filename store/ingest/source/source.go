@@ -182,6 +182,8 @@ type ColumnSpec struct {
 	// Measured says that each element is of a unit of its own, as columns of numbers and dates of tables are: the ingest standardises
 	// them, unless its options say otherwise.
 	Measured bool
+	// Coded says of labels that they are codes of numbers, as a store has them.
+	Coded bool
 	// Standard is how the column is standardised, whatever the options say; nil = as they say.
 	Standard *store.Standard
 	// Elements names the elements of a row; nil = they have no names.

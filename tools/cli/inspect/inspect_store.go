@@ -174,7 +174,11 @@ func printVersion(w io.Writer, dir string, m *store.Manifest, limit int) {
 		for _, p := range m.Partitions {
 			train, valid, test = train+p.Train, valid+p.Valid, test+p.Test
 		}
-		fmt.Fprintf(w, "task\tnode classification, %d classes; train %d, valid %d, test %d\n", m.Schema.Classes, train, valid, test)
+		what := fmt.Sprintf("node classification, %d classes", m.Schema.Classes)
+		if m.NumberLabels() {
+			what = "node regression"
+		}
+		fmt.Fprintf(w, "task\t%s; train %d, valid %d, test %d\n", what, train, valid, test)
 	case store.TaskLink:
 		fmt.Fprintf(w, "task\tlink prediction\n")
 	}
@@ -288,6 +292,8 @@ func runText(r store.Run) string {
 		BestEpoch     int       `json:"best_epoch"`
 		ValidAccuracy *float64  `json:"valid_accuracy"`
 		TestAccuracy  *float64  `json:"test_accuracy"`
+		ValidMAE      *float64  `json:"valid_mae"`
+		TestMAE       *float64  `json:"test_mae"`
 		ValidMRR      *float64  `json:"valid_mrr"`
 		TestMRR       *float64  `json:"test_mrr"`
 	}
@@ -299,6 +305,8 @@ func runText(r store.Run) string {
 	}
 	best := "not evaluated"
 	switch {
+	case s.ValidMAE != nil && s.TestMAE != nil:
+		best = fmt.Sprintf("epoch %d: valid MAE %.5g, test MAE %.5g", s.BestEpoch, *s.ValidMAE, *s.TestMAE)
 	case s.ValidAccuracy != nil && s.TestAccuracy != nil:
 		best = fmt.Sprintf("epoch %d: valid %s, test %s", s.BestEpoch, command.FormatPercent(*s.ValidAccuracy), command.FormatPercent(*s.TestAccuracy))
 	case s.ValidMRR != nil && s.TestMRR != nil:

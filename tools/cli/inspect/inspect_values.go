@@ -18,6 +18,9 @@ func printValues(w io.Writer, m *store.Manifest, c *stats.Columns, limit int) {
 	if c.Classes != nil {
 		printClasses(w, c.Classes, limit)
 	}
+	if c.Numbers != nil {
+		printNumbers(w, m, c)
+	}
 	if len(c.Features) == 0 {
 		return
 	}
@@ -42,6 +45,25 @@ func printValues(w io.Writer, m *store.Manifest, c *stats.Columns, limit int) {
 			}
 		}
 		fmt.Fprintf(w, "%s\t%.4g\t%.4g\t%.4g\t%s\n", name, f.Min, f.Mean, f.Max, missing)
+	}
+}
+
+// printNumbers shows what labels that are numbers are like, all of them and those of each part of the first split.
+func printNumbers(w io.Writer, m *store.Manifest, c *stats.Columns) {
+	fmt.Fprintln(w, "\nlabel\tnodes\tminimum\tmean\tmaximum\tdeviation")
+	line := func(name string, n *stats.Numbers) {
+		if n.Nodes > 0 {
+			fmt.Fprintf(w, "%s\t%d\t%.4g\t%.4g\t%.4g\t%.4g\n", name, n.Nodes, n.Min, n.Mean, n.Max, n.Deviation)
+		}
+	}
+	line("all", c.Numbers)
+	for k, name := range store.SplitNames() {
+		if k < len(c.SplitNumbers) && k > 0 {
+			line(name, &c.SplitNumbers[k])
+		}
+	}
+	if without := m.Nodes - c.Numbers.Nodes; without > 0 {
+		fmt.Fprintf(w, "without a label\t%d\n", without)
 	}
 }
 

@@ -44,6 +44,9 @@ func resultCharts(results []metrics.Result) (charts []reportFigure) {
 	add("Accuracy", "%", 100, true, reportCurve{"training", of(100, func(r *metrics.Result) *float64 { return r.TrainAccuracy }), blue},
 		reportCurve{"validation", of(100, func(r *metrics.Result) *float64 { return r.ValidAccuracy }), orange},
 		reportCurve{"test", of(100, func(r *metrics.Result) *float64 { return r.TestAccuracy }), green})
+	add("Mean absolute error", "", 0, false, reportCurve{"training", of(1, func(r *metrics.Result) *float64 { return r.TrainMAE }), blue},
+		reportCurve{"validation", of(1, func(r *metrics.Result) *float64 { return r.ValidMAE }), orange},
+		reportCurve{"test", of(1, func(r *metrics.Result) *float64 { return r.TestMAE }), green})
 	add("Filtered ranks of validation", "MRR, hits@10", 0, true, reportCurve{"MRR", of(1, func(r *metrics.Result) *float64 { return r.ValidMRR }), blue},
 		reportCurve{"hits@10", of(1, func(r *metrics.Result) *float64 { return r.ValidHits10 }), orange})
 	return charts
@@ -56,6 +59,8 @@ func ending(e *metrics.End) string {
 		return ""
 	case e.TestMRR != nil && e.TestHits10 != nil:
 		return fmt.Sprintf("Test MRR %.4f, hits@10 %.4f (filtered, against all nodes).", *e.TestMRR, *e.TestHits10)
+	case e.TestMAE != nil && e.ValidMAE != nil:
+		return fmt.Sprintf("Test MAE %.5g, validation %.5g, of epoch %d.", *e.TestMAE, *e.ValidMAE, e.BestEpoch)
 	case e.TestAccuracy != nil && e.ValidAccuracy != nil:
 		return fmt.Sprintf("Test accuracy %.2f %%, validation %.2f %%, of epoch %d.", 100**e.TestAccuracy, 100**e.ValidAccuracy, e.BestEpoch)
 	case e.TestAccuracy != nil:

@@ -44,7 +44,9 @@ type description struct {
 	// Of node classification.
 	EdgeFeatures []feature `json:"edge_features,omitempty"` // columns of edges that attention reads, side by side
 	Classes      []string  `json:"classes,omitempty"`
-	Jumping      string    `json:"jumping,omitempty"`
+	// Numbers: the one output is a number, output × deviation + mean.
+	Numbers *nn.NumberScale `json:"numbers,omitempty"`
+	Jumping string          `json:"jumping,omitempty"`
 	// Of link prediction.
 	Dim          int    `json:"dim,omitempty"`
 	Table        string `json:"table,omitempty"`
@@ -121,7 +123,7 @@ func Node(ctx context.Context, e *command.Env, st *store.Store, checkpoint strin
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	d := description{Task: store.TaskNode, Model: cp.Config.Model, From: which, Version: cp.Version, Features: features(m, cp.Config.OwnFeatures()), EdgeFeatures: features(m, cp.Config.EdgeFeatures), Classes: cp.ClassNames,
-		Layers: cp.Model.LayerInfos(), Config: cp.Config, Jumping: "last"}
+		Layers: cp.Model.LayerInfos(), Config: cp.Config, Jumping: "last", Numbers: cp.Model.Numbers}
 	if d.Classes == nil { // of a model file of an earlier version
 		d.Classes = m.Schema.ClassNames
 	}

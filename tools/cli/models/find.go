@@ -66,19 +66,21 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 	}
 	var best struct {
 		run      uint64
-		here     bool // trained on the version that is asked for
-		accuracy float64
+		here     bool    // trained on the version that is asked for
+		accuracy float64 // or what falls as the error grows
+		mae      float64 // −1: none
 	}
 	runs := 0
 	replaced := map[string]bool{} // tables of later runs
 	for _, r := range slices.Backward(h.Runs) {
 		s := struct {
 			Valid float64 `json:"valid_accuracy"`
-			Table string  `json:"table"` // of learned vectors
+			MAE   float64 `json:"valid_mae"` // of labels that are numbers
+			Table string  `json:"table"`     // of learned vectors
 			Ranks struct {
 				MRR float64 `json:"mrr"`
 			} `json:"valid"` // of edges at moments
-		}{Valid: -1}
+		}{Valid: -1, MAE: -1}
 		s.Ranks.MRR = -1 // a run without validation says neither
 		if _, err := os.Stat(File(dir, r.Number)); r.Command != "train" || err != nil || json.Unmarshal(r.Summary, &s) != nil {
 			continue
@@ -87,11 +89,13 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 			continue
 		}
 		replaced[s.Table] = s.Table != ""
-		s.Valid = max(s.Valid, s.Ranks.MRR)
+		if s.Valid = max(s.Valid, s.Ranks.MRR); s.MAE >= 0 {
+			s.Valid = 1 / (1 + s.MAE)
+		}
 		runs++
 		here := r.Version == st.Manifest().Version
 		if best.run == 0 || here && !best.here || here == best.here && s.Valid > best.accuracy {
-			best.run, best.here, best.accuracy = r.Number, here, s.Valid
+			best.run, best.here, best.accuracy, best.mae = r.Number, here, s.Valid, s.MAE
 		}
 	}
 	if best.run == 0 {
@@ -101,6 +105,8 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 	switch {
 	case runs > 1 && best.accuracy < 0: // none has validation nodes
 		which += fmt.Sprintf(", the last of %d: none has validation nodes; --checkpoint N takes another", runs)
+	case runs > 1 && best.mae >= 0:
+		which += fmt.Sprintf(", of %d the best on validation nodes (MAE %.5g); --checkpoint N takes another", runs, best.mae)
 	case runs > 1:
 		which += fmt.Sprintf(", of %d the best on validation nodes (%.2f %%); --checkpoint N takes another", runs, 100*best.accuracy)
 	}

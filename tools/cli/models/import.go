@@ -75,6 +75,9 @@ func load(e *command.Env, m *store.Manifest, describes, holds string) (*train.Ch
 	if c.Model, c.Params, err = nn.FromLayers(d.Layers, d.Jumping, parameters); err != nil {
 		return nil, fmt.Errorf("%s: %w", describes, err)
 	}
+	if c.Model.Numbers = d.Numbers; d.Numbers != nil && (c.Model.Out != 1 || !(d.Numbers.Deviation > 0)) {
+		return nil, fmt.Errorf("%w: %s: numbers of deviation %v, and %d outputs, expected more than 0, and 1", store.ErrInvalid, describes, d.Numbers.Deviation, c.Model.Out)
+	}
 	if err := d.fits(m); err != nil {
 		return nil, fmt.Errorf("%s: %w", describes, err)
 	}

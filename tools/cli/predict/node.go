@@ -100,6 +100,7 @@ func (p *prediction) similar(ctx context.Context, q *questions, values *eval.Nod
 // classWriter writes rows of classes.
 type classWriter struct {
 	*rows
+	numbers bool     // no classes: a number a node
 	names   []string // of classes; nil: their numbers
 	classes int
 	values  []any
@@ -108,6 +109,9 @@ type classWriter struct {
 // openClasses begins the output: node, class, its probability, and that of every class.
 func (p *prediction) openClasses(cp *train.Checkpoint) (*classWriter, error) {
 	w := &classWriter{classes: cp.Model.Out, names: cp.ClassNames}
+	if cp.Model.Numbers != nil {
+		w.numbers, w.classes = true, 0
+	}
 	if w.names == nil {
 		w.names = p.st.Manifest().Schema.ClassNames
 	}
@@ -115,10 +119,13 @@ func (p *prediction) openClasses(cp *train.Checkpoint) (*classWriter, error) {
 		w.names = nil
 	}
 	columns := []column{{"node", integers, 10}, {"class", integers, 5}, {"probability", numbers, 11}}
+	if w.numbers {
+		columns = []column{{"node", integers, 10}, {"value", numbers, 11}}
+	}
 	if p.st.Manifest().IDs.Kind == store.IDsStrings {
 		columns[0].kind, columns[0].wide = words, 16
 	}
-	if w.names != nil {
+	if w.names != nil && !w.numbers {
 		columns[1].kind = words
 		for _, name := range w.names {
 			columns[1].wide = max(columns[1].wide, len([]rune(name)))
@@ -150,14 +157,26 @@ func (w *classWriter) class(c int) any {
 	return uint64(c)
 }
 
-// write writes a node: its class, and float32 probabilities.
+// write writes a node: its class, and float32 probabilities; or its number alone, which is float32.
 func (w *classWriter) write(node any, class uint32, probabilities []byte) error {
 	of := func(c int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(probabilities[4*c:])) }
+	if w.numbers {
+		w.values[0], w.values[1] = node, of(0)
+		return w.add(w.values...)
+	}
 	w.values[0], w.values[1], w.values[2] = node, w.class(int(class)), of(int(class))
 	for c := range w.classes {
 		w.values[3+c] = of(c)
 	}
 	return w.add(w.values...)
+}
+
+// classesOf reads every node's class; of a model of numbers, which has none, its number, so that callers read rows of one form.
+func classesOf(r *train.Evaluation) *eval.NodeValues {
+	if classes, _ := r.Predictions(); classes != nil {
+		return classes
+	}
+	return r.Probabilities()
 }
 
 // allClasses writes every node.
@@ -166,8 +185,8 @@ func (p *prediction) allClasses(ctx context.Context, cp *train.Checkpoint, r *tr
 	if err != nil {
 		return err
 	}
-	classes, _ := r.Predictions()
 	all := r.Probabilities()
+	classes := classesOf(r)
 	columns := []export.NodeColumn{{Name: "class", Elem: blocks.Int32, Dim: 1, Read: classes.Read}, {Name: "probabilities", Elem: all.Elem, Dim: all.Dim, Read: all.Read}}
 	bar := p.progress(int64(p.st.Manifest().Nodes), "nodes")
 	err = export.Nodes(ctx, p.st, columns, export.Options{MemoryBytes: int64(p.mem), HeldBytes: held}, func(n *export.NodeRows) error {
@@ -199,7 +218,7 @@ func (p *prediction) classes(ctx context.Context, cp *train.Checkpoint, q *quest
 		return err
 	}
 	m := p.st.Manifest()
-	classes, _ := r.Predictions()
+	classes := classesOf(r)
 	all := r.Probabilities()
 	class, row := make([]byte, 4), make([]byte, 4*all.Dim)
 	err = q.each(questionsBatch, func(_ uint64, list []eval.Question) error {

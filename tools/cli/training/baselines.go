@@ -31,6 +31,13 @@ func warn(e *command.Env, text string) {
 
 // besideText says what the baselines come to.
 func besideText(b *baseline.Result, names []string) string {
+	if b.MeanMAE != nil {
+		text := fmt.Sprintf("the training nodes' mean (%s) MAE %s; the same model without edges ", number(b.Mean), number(b.MeanMAE))
+		if b.FeaturesMAE == nil {
+			return text + "was not trained: " + b.Skipped
+		}
+		return fmt.Sprintf("%sMAE %s (%s)", text, number(b.FeaturesMAE), options.Count(b.Trained, "training node"))
+	}
 	text := fmt.Sprintf("the most frequent class (%s) %s; the same model without edges ", className(names, b.Majority), command.FormatPercent(b.MajorityAccuracy))
 	if b.FeaturesAccuracy == nil {
 		return text + "was not trained: " + b.Skipped
@@ -47,6 +54,9 @@ func sampling(accuracy float64, nodes int) float64 {
 // unbeaten says which baseline a result does not beat; "" where it beats all.
 func unbeaten(s *train.Summary, names []string) string {
 	b, own := s.Baselines, s.TestAccuracy
+	if x := s.Errors; x != nil {
+		return unbeatenNumbers(b, x)
+	}
 	if b.Split == "valid" {
 		own = s.ValidAccuracy
 	}
@@ -57,6 +67,24 @@ func unbeaten(s *train.Summary, names []string) string {
 	case b.FeaturesAccuracy != nil && own <= *b.FeaturesAccuracy:
 		return fmt.Sprintf("the model's %s are no better than what the same model learns without edges (%s): the graph adds nothing here; are its edges the right ones, in the right direction?",
 			command.FormatPercent(own), command.FormatPercent(*b.FeaturesAccuracy))
+	}
+	return ""
+}
+
+// unbeatenNumbers is unbeaten for labels that are numbers.
+func unbeatenNumbers(b *baseline.Result, x *train.Errors) string {
+	own := x.TestMAE
+	if b.Split == "valid" {
+		own = x.ValidMAE
+	}
+	switch {
+	case own == nil || b.MeanMAE == nil:
+		return ""
+	case *own >= *b.MeanMAE:
+		return fmt.Sprintf("the model's mean absolute error of %s is no better than what answering the training nodes' mean, %s, for every node comes to (%s)", number(own), number(b.Mean), number(b.MeanMAE))
+	case b.FeaturesMAE != nil && *own >= *b.FeaturesMAE:
+		return fmt.Sprintf("the model's mean absolute error of %s is no better than what the same model learns without edges (%s): the graph adds nothing here; are its edges the right ones, in the right direction?",
+			number(own), number(b.FeaturesMAE))
 	}
 	return ""
 }

@@ -208,6 +208,9 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	if err != nil {
 		return err
 	}
+	if cp.Model.Numbers != nil && o.confusion != "" {
+		return command.Usagef("--confusion is for classes, and the labels that %s was fitted to are numbers", path)
+	}
 	start := time.Now()
 	wants := func(what string) bool { return o.out != "" && slices.Contains(o.write, what) }
 	dev, err := command.OpenDevice(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
@@ -243,6 +246,12 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 			if f[s+"_nodes"] = m.Nodes; m.Nodes == 0 { // nothing was measured
 				continue
 			}
+			if n := m.Numbers; n != nil {
+				if f[s+"_loss"], f[s+"_mae"], f[s+"_rmse"] = m.Loss, n.MAE, n.RMSE; !math.IsNaN(n.R2) {
+					f[s+"_r2"] = n.R2
+				}
+				continue
+			}
 			f[s+"_accuracy"], f[s+"_loss"] = m.Accuracy, m.Loss
 			f[s+"_f1_macro"], f[s+"_f1_micro"] = m.Confusion.F1()
 			if !math.IsNaN(m.AUC) {
@@ -253,6 +262,11 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 			}
 		}
 		e.Event("summary", f)
+		return nil
+	}
+	if cp.Model.Numbers != nil {
+		printNumbers(e, o.splits, r.Metrics)
+		fmt.Fprintf(e.Stdout, "%.2f s; model %s (%s)\n", time.Since(start).Seconds(), path, which)
 		return nil
 	}
 	fmt.Fprintf(e.Stdout, "%-6s  %10s  %8s  %10s  %10s  %10s  %8s  %8s\n", "split", "nodes", "loss", "accuracy %", "macro F1 %", "micro F1 %", "ROC AUC", "avg prec")

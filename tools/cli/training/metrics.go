@@ -74,8 +74,12 @@ func (l *metricsLog) epochRows(s buffer.Stats, rows *cache.Traffic) {
 
 // node takes what an epoch of node classification came to.
 func (l *metricsLog) node(r train.Epoch) {
-	l.result(r.Epoch, r.Seconds, r.BytesRead, r.DeviceTimes, metrics.Result{Loss: metrics.Number(r.Loss), TrainAccuracy: metrics.Number(r.TrainAccuracy),
-		ValidAccuracy: metrics.Number(r.ValidAccuracy), TestAccuracy: metrics.Number(r.TestAccuracy)})
+	m := metrics.Result{Loss: metrics.Number(r.Loss), TrainAccuracy: metrics.Number(r.TrainAccuracy),
+		ValidAccuracy: metrics.Number(r.ValidAccuracy), TestAccuracy: metrics.Number(r.TestAccuracy)}
+	if x := r.Errors; x != nil {
+		m.TrainMAE, m.ValidMAE, m.TestMAE = x.TrainMAE, x.ValidMAE, x.TestMAE
+	}
+	l.result(r.Epoch, r.Seconds, r.BytesRead, r.DeviceTimes, m)
 }
 
 // link takes what an epoch of link prediction came to.
@@ -111,7 +115,7 @@ func (l *metricsLog) result(epoch int, seconds float64, read int64, device gpu.D
 		tag string
 		v   *float64
 	}{{"loss/train", r.Loss}, {"accuracy/train", r.TrainAccuracy}, {"accuracy/valid", r.ValidAccuracy}, {"accuracy/test", r.TestAccuracy},
-		{"mrr/valid", r.ValidMRR}, {"hits_at_10/valid", r.ValidHits10}} {
+		{"mae/train", r.TrainMAE}, {"mae/valid", r.ValidMAE}, {"mae/test", r.TestMAE}, {"mrr/valid", r.ValidMRR}, {"hits_at_10/valid", r.ValidHits10}} {
 		if c.v != nil {
 			scalars = append(scalars, tfevents.Scalar{Tag: c.tag, Value: *c.v})
 		}

@@ -105,10 +105,20 @@ func saveRun(ctx context.Context, dir, path string, started time.Time, t trained
 func printSummary(e *command.Env, s *train.Summary, names []string, saved savedRun, auto bool) {
 	to := e.Told()
 	printFinished(e, saved.Finished, len(s.EpochSeconds))
-	if auto && len(s.EpochSeconds) < run.EpochsMax && s.ValidAccuracy >= 0 && s.BestEpoch < len(s.EpochSeconds) {
-		fmt.Fprintf(to, "stopped after %d epochs: validation accuracy%s has not improved since epoch %d\n", len(s.EpochSeconds), balancedText(s), s.BestEpoch)
+	numbers := s.Errors != nil
+	validated := s.ValidAccuracy >= 0 || numbers && s.ValidMAE != nil
+	if auto && len(s.EpochSeconds) < run.EpochsMax && validated && s.BestEpoch < len(s.EpochSeconds) {
+		what := "accuracy"
+		if numbers {
+			what = "error"
+		}
+		fmt.Fprintf(to, "stopped after %d epochs: validation %s%s has not improved since epoch %d\n", len(s.EpochSeconds), what, balancedText(s), s.BestEpoch)
 	}
-	fmt.Fprintf(to, "test accuracy %s, valid %s, best epoch %d of %d\n", command.FormatPercent(s.TestAccuracy), command.FormatPercent(s.ValidAccuracy), s.BestEpoch, len(s.EpochSeconds))
+	if numbers {
+		fmt.Fprintf(to, "%s, best epoch %d of %d\n", errorsText(s.Errors), s.BestEpoch, len(s.EpochSeconds))
+	} else {
+		fmt.Fprintf(to, "test accuracy %s, valid %s, best epoch %d of %d\n", command.FormatPercent(s.TestAccuracy), command.FormatPercent(s.ValidAccuracy), s.BestEpoch, len(s.EpochSeconds))
+	}
 	if s.ValidBalanced != nil && s.TestBalanced != nil {
 		fmt.Fprintf(to, "balanced accuracy (the mean over classes): test %s, valid %s, by which the best epoch is chosen\n",
 			command.FormatPercent(*s.TestBalanced), command.FormatPercent(*s.ValidBalanced))
@@ -122,7 +132,7 @@ func printSummary(e *command.Env, s *train.Summary, names []string, saved savedR
 	if s.ListedEdges > 0 {
 		fmt.Fprintf(to, "pruning left out %s of the neighbours in the lists that were drawn from\n", command.FormatPercent(float64(s.PrunedEdges)/float64(s.ListedEdges)))
 	}
-	if s.ValidAccuracy < 0 {
+	if !validated {
 		fmt.Fprintln(to, "the split has no validation nodes: the model is the last epoch's")
 	}
 	fmt.Fprintf(to, "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",

@@ -310,7 +310,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 	if err := checkSave(dir, o.save); err != nil {
 		return nil, err
 	}
-	hooks := trainHooks(e)
+	hooks := trainHooks(e, st.Manifest().NumberLabels())
 	if o.explain {
 		hooks.Choices = func(cs []nn.Choice) { explain(e, cs) }
 		hooks.Plan = func(why []string) {
@@ -359,7 +359,11 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		return nil, planError(err)
 	}
 	s := &cp.Summary
-	log.end(metrics.End{BestEpoch: s.BestEpoch, ValidAccuracy: metrics.Number(s.ValidAccuracy), TestAccuracy: metrics.Number(s.TestAccuracy)})
+	end := metrics.End{BestEpoch: s.BestEpoch, ValidAccuracy: metrics.Number(s.ValidAccuracy), TestAccuracy: metrics.Number(s.TestAccuracy)}
+	if x := s.Errors; x != nil {
+		end.ValidMAE, end.TestMAE, end.TestR2 = x.ValidMAE, x.TestMAE, x.TestR2
+	}
+	log.end(end)
 	saved, err := saveRun(ctx, dir, o.save, started, trained{cp.Version, cp.Config, s, s.EpochSeconds, s.Resumed, cp})
 	if err != nil {
 		if saved.Path == "" {
@@ -449,7 +453,7 @@ func both[T any](first, then func(T)) func(T) {
 }
 
 // trainHooks prints a line an epoch, or an event.
-func trainHooks(e *command.Env) train.Hooks {
+func trainHooks(e *command.Env, numbers bool) train.Hooks {
 	if e.JSON {
 		return train.Hooks{
 			Start: func(c config.Config) { e.Event("start", map[string]any{"config": c}) },
@@ -458,6 +462,9 @@ func trainHooks(e *command.Env) train.Hooks {
 				e.Event("checkpoint", map[string]any{"epochs": epochs, "step": step, "batch": batch})
 			},
 		}
+	}
+	if numbers {
+		return train.Hooks{Start: func(config.Config) { numbersHeader(e) }, Epoch: func(r train.Epoch) { numbersLine(e, r) }}
 	}
 	return train.Hooks{
 		Start: func(config.Config) {

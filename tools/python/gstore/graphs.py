@@ -84,7 +84,7 @@ def _others(of: Any, nodes: int, edges: int, where: str) -> Tuple[Dict[str, np.n
 
 
 def _classes(y: Any) -> np.ndarray:
-    """y as a class a node, −1 where there is none."""
+    """y as a class a node, −1 where there is none, or as a number a node, NaN where there is none."""
     y = np.asarray(_host(y))
     if y.ndim > 1 and y.shape[1] > 1:
         raise errors.InvalidError(f"y of {y.dtype} and shape {y.shape}: expected one class a node")
@@ -167,8 +167,9 @@ def _hetero(data: Any, splits: Any) -> Dict[str, Any]:
     if len(labelled) > 1:
         raise errors.InvalidError(f"labels of nodes of types {labelled}: a store has those of one task: delete y of the others")
     for t in labelled:
-        found["labels"] = np.full(total, -1, np.int64)
-        found["labels"][first[t] : first[t] + counts[t]] = _classes(data[t].y)
+        own = _classes(data[t].y)
+        found["labels"] = np.full(total, np.nan, own.dtype) if own.dtype.kind == "f" else np.full(total, -1, np.int64)
+        found["labels"][first[t] : first[t] + counts[t]] = own
         parts = splits or _masks(data[t]) or {}
         parts = {part: nodes[t] if isinstance(nodes, Mapping) else nodes for part, nodes in parts.items()}
         if parts:

@@ -60,7 +60,7 @@ def ingest(
     of tables. Everything of nodes is then in `nodes`.
     node_types: names to counts, of nodes whose types follow each other; num_nodes is their sum.
     features: name to [N, D] arrays, or (type, name) to rows of that type's nodes alone, which are column "type.name";
-    node_columns: the same of what is kept beside them and is no feature; labels: [N], −1 = none; splits: "train", "valid", "test" to node numbers, or boolean
+    node_columns: the same of what is kept beside them and is no feature; labels: [N], classes, −1 = none, or numbers with fractions, NaN = none; splits: "train", "valid", "test" to node numbers, or boolean
     masks; ids: the nodes' own ids, integers or strings, by which edges name them then.
 
     The other options are those of `gstore ingest`; docs/formats.md has what they mean.
@@ -139,7 +139,7 @@ def ingest(
         if labels.ndim > 1 and labels.shape[1] > 1:
             raise errors.InvalidError(f"labels of shape {labels.shape}: expected one class a node; of one-hot rows that is labels.argmax(1)")
         labels, class_names = _labels(labels.reshape(-1), class_names)
-        g.column("node", "label", "label", labels.astype(np.int64))
+        g.column("node", "label", "label", labels if labels.dtype.kind == "f" else labels.astype(np.int64))
     for name, rows in columns.items():
         rows = np.asarray(_host(rows))
         weight = name == "weight" and rows.ndim == 1
@@ -325,13 +325,14 @@ def _node_frame(columns: Dict[str, np.ndarray], index: Any, features: Dict[str, 
 
 
 def _labels(column: np.ndarray, classes: Any = None) -> Tuple[np.ndarray, Any]:
-    """Classes of a column of numbers or texts, −1 where there is none, and their names if they are texts."""
+    """Classes of a column of numbers or texts, −1 where there is none, and their names if they are texts; numbers, NaN where there is
+    none, of one with fractions."""
     if column.dtype.kind in "iub":
         return column, classes
     if column.dtype.kind == "f":
         present = ~np.isnan(column)
         if (column[present] % 1 != 0).any():
-            raise errors.InvalidError(f"labels of {column.dtype} such as {column[present][column[present] % 1 != 0][0]}: expected classes")
+            return column.astype(np.float64), classes
         return np.where(present, column, -1).astype(np.int64), classes
     present = np.array([v is not None and v == v for v in column.tolist()], dtype=bool)
     names, found = np.unique(column[present].astype(str), return_inverse=True)

@@ -80,7 +80,7 @@ class Batch(EpochBatch):
 
     @property
     def y(self) -> Optional[np.ndarray]:
-        """int64 [n]: classes, −1 = none."""
+        """int64 [n]: classes, −1 = none; of labels that are numbers float32 [n], NaN = none."""
         return self._arrays.get("y")
 
     @property

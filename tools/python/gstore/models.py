@@ -99,7 +99,7 @@ def _fit(folder: pathlib.Path, about: Dict[str, Any], tensors: Dict[str, np.ndar
 
 
 class Model(torch.nn.Module):
-    """A node classifier of gstore's. `forward(x, edge_index, edge_type, edge_weight, edge_attr)` gives the logits of all nodes: x [n, columns] are
+    """A node classifier of gstore's. `forward(x, edge_index, edge_type, edge_weight, edge_attr)` gives the logits, or the numbers, of all nodes: x [n, columns] are
     the features as store.features and loaders give them, which are standardised where the store's are, columns of categories behind
     them, edge_index [2, e] sources and destinations of edges, both ways where the graph is undirected, edge_type their
     relations (of a directed graph in both directions, those against it counted on), edge_weight what they weigh, for models with edge weights,
@@ -131,10 +131,11 @@ class Model(torch.nn.Module):
         for layer in self.layers:
             h = layer(h, edge_index, edge_type, edge_weight, edge_attr, node_type)
             states.append(h)
-        if self.jump is None:
-            return h
-        h = torch.cat(states, 1) if self.jumping == "cat" else torch.stack(states).amax(0)
-        return h @ self.jump["weight"] + self.jump["bias"]
+        if self.jump is not None:
+            h = torch.cat(states, 1) if self.jumping == "cat" else torch.stack(states).amax(0)
+            h = h @ self.jump["weight"] + self.jump["bias"]
+        numbers = self.about.get("numbers")
+        return h * numbers["deviation"] + numbers["mean"] if numbers else h
 
 
 def layer_prefix(layers: List[Dict[str, Any]], k: int) -> str:

@@ -150,7 +150,8 @@ class Store:
             found = np.zeros(len(self.node_types), np.int64)
             for first in range(0, self.nodes if column else 0, _CHUNK):
                 nodes = np.arange(first, min(first + _CHUNK, self.nodes))
-                with_label = nodes[self.features(str(column), nodes) >= 0]
+                labels = self.features(str(column), nodes)
+                with_label = nodes[~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0]
                 found += np.bincount(self._types_of(with_label), minlength=len(found))
             self._labelled = [t for t, n in zip(self.node_types, found) if n]
         return self._labelled
@@ -178,7 +179,7 @@ class Store:
 
     @property
     def labels(self) -> np.ndarray:
-        """The class of every node, int32 [nodes], −1 = none."""
+        """The class of every node, int32 [nodes], −1 = none; of labels that are numbers float32 [nodes], NaN = none."""
         for c in self.columns.values():
             if c.role == "label":
                 return self._whole(c.name)

@@ -122,7 +122,7 @@ func open(_ context.Context, c *call) error {
 	var columns []columnInfo
 	for i := range m.Columns {
 		x := &m.Columns[i]
-		columns = append(columns, columnInfo{x.Name, string(x.Role), dtype(x.Elem), x.Elem.String(), x.Dim, x.Derived, x.NodeType, x.Standard})
+		columns = append(columns, columnInfo{x.Name, string(x.Role), dtypeOf(x), x.Elem.String(), x.Dim, x.Derived, x.NodeType, x.Standard})
 	}
 	var lists []string
 	for _, l := range m.EdgeLists {
@@ -147,6 +147,14 @@ func dtype(e blocks.ElemType) string {
 	return e.String()
 }
 
+// dtypeOf is dtype of a column: labels that are numbers become float32, NaN for none.
+func dtypeOf(c *store.ColumnInfo) string {
+	if c.Numbers {
+		return "float32"
+	}
+	return dtype(c.Elem)
+}
+
 func converted(e blocks.ElemType) bool { return e == blocks.BFloat16 || e == blocks.Int8 }
 
 // handOut copies whole rows of a column to dst as [dtype] says.
@@ -169,6 +177,18 @@ func handOut(e blocks.ElemType, scale []float32, dst, rows []byte) error {
 		}
 	}
 	return nil
+}
+
+// handOutColumn copies whole rows of a column to dst as [dtypeOf] says.
+func handOutColumn(c *store.ColumnInfo, dst, rows []byte) error {
+	if !c.Numbers {
+		return handOut(c.Elem, c.Scale, dst, rows)
+	}
+	to, err := blocks.View[float32](dst)
+	for i := range to {
+		to[i] = blocks.CodedNumber(int32(binary.LittleEndian.Uint32(rows[4*i:])))
+	}
+	return err
 }
 
 // asked returns the call's store, and in q its request.
@@ -209,7 +229,7 @@ func column(ctx context.Context, c *call) error {
 			return err
 		}
 		n := int(part.Nodes) * width
-		if err := handOut(info.Elem, info.Scale, dst[:n], buf); err != nil {
+		if err := handOutColumn(info, dst[:n], buf); err != nil {
 			return err
 		}
 		dst = dst[n:]
@@ -241,7 +261,7 @@ func features(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if !converted(info.Elem) {
+	if !converted(info.Elem) && !info.Numbers {
 		if err := wantBytes("rows", c.arrays[1], int64(len(nodes))*int64(info.RowBytes())); err != nil {
 			return err
 		}
@@ -255,7 +275,7 @@ func features(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	return handOut(info.Elem, info.Scale, c.arrays[1], rows)
+	return handOutColumn(info, c.arrays[1], rows)
 }
 
 // lookup finds nodes by external ids: arrays are the ids, uint64, and the nodes; or of strings text, ends and nodes.

@@ -69,6 +69,7 @@ type packer struct {
 	layers       bool
 	relations    bool
 	edgeFeatures bool
+	numbers      bool // labels are numbers
 	room         *room
 	columns      []buffer.Column // whose rows come later, by [packed.features]; nil: the macro-batch has them
 }
@@ -125,7 +126,11 @@ func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
 		f := &columns[i]
 		p.want("feature:"+f.Name, dtype(f.Type), n, f.Dim)
 	}
-	if mb.Labels != nil {
+	switch {
+	case mb.Labels == nil:
+	case k.numbers:
+		p.want("y", "float32", n)
+	default:
 		p.want("y", "int64", n)
 	}
 	if !k.layers {
@@ -159,7 +164,17 @@ func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
 	}
 	at := 1 + len(columns)
 	next := func() []byte { at++; return p.data[at-1] }
-	if mb.Labels != nil {
+	switch {
+	case mb.Labels == nil:
+	case k.numbers:
+		to, err := blocks.View[float32](next())
+		if err != nil {
+			return err
+		}
+		for i := range n {
+			to[i] = blocks.CodedNumber(mb.Labels[b.Input[p.local[i]]])
+		}
+	default:
 		for i, to := 0, ints(next()); i < n; i++ {
 			to[i] = int64(mb.Labels[b.Input[p.local[i]]])
 		}

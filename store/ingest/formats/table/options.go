@@ -27,6 +27,8 @@ type Options struct {
 	// "split", "train_mask", "valid_mask", "test_mask", "-", or features as in
 	// Columns. nil = by their names.
 	NodeColumns []string
+	// Label names the column of a table of nodes that has the labels, as NAME or, of one type's, TYPE.NAME; "" = as they are called.
+	Label string
 	// Skip names columns of tables that are left out, Use columns of dates that are features.
 	Skip, Use []string
 	// Like, if not nil, is the version of a store that tables of nodes are added to: their text is coded as its classes and

@@ -16,6 +16,9 @@ func (n *nodeTable) liked(o *table.Options) *table.Options {
 	}
 	with := *o
 	with.Use = slices.Clone(o.Use)
+	if l := o.Like.Labels(); l != nil && l.Elements != nil && (n.kind == "" || l.NodeType == "" || l.NodeType == n.kind) {
+		with.Label = l.Elements[0]
+	}
 	for _, c := range o.Like.ColumnsOf(store.RoleFeature) {
 		with.Use = append(append(with.Use, strings.TrimPrefix(c.Name, n.featureName(""))), c.Elements...)
 	}

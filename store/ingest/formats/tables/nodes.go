@@ -66,7 +66,7 @@ func addNodes(s *parts.Source, tables []*nodeTable) error {
 			}
 		}
 		if n.label >= 0 {
-			if err := add(ingest.ColumnSpec{Name: "label", Role: store.RoleLabel, Elem: blocks.Float64, Dim: 1}, nodeFeature{from: []int{n.label}, values: n.classes}); err != nil {
+			if err := add(ingest.ColumnSpec{Name: "label", Role: store.RoleLabel, Elem: blocks.Float64, Dim: 1, Elements: n.labelName()}, nodeFeature{from: []int{n.label}, values: n.classes}); err != nil {
 				return err
 			}
 			s.Desc.ClassNames = n.classes

@@ -115,6 +115,15 @@ func openNodeTable(ctx context.Context, t table.Table, kind string, o *table.Opt
 	return n, nil
 }
 
+// labelName is the name of the column of labels where it is none of labelNames, for appends; else nil.
+func (n *nodeTable) labelName() []string {
+	name := n.Columns()[n.label].Name
+	if slices.ContainsFunc(labelNames, func(l string) bool { return strings.EqualFold(l, name) }) {
+		return nil
+	}
+	return []string{name}
+}
+
 // tellFeatures notes which feature each column became.
 func (n *nodeTable) tellFeatures() {
 	for _, f := range n.features {
@@ -190,7 +199,7 @@ func (n *nodeTable) featuresByName(ctx context.Context, names []string, o *table
 			return err
 		case why != "":
 			names[k], n.uses[k] = "-", why
-		case o.Like == nil && n.secondLabel(names, k) && !slices.Contains(o.Use, c.Name):
+		case o.Like == nil && o.Label == "" && n.secondLabel(names, k) && !slices.Contains(o.Use, c.Name):
 			return ingest.Inputf(n.Where(), "column %q is a second column of labels, beside %q: leave it out with --skip %s, or make it a feature with --use %s",
 				c.Name, cols[slices.Index(names, "label")].Name, c.Name, c.Name)
 		case c.Date:
@@ -306,7 +315,11 @@ func (n *nodeTable) byName(names []string, o *table.Options) {
 		}
 	}
 	find("id", append(table.TypedIDs(n.kind), table.IdNames...))
-	find("label", labelNames)
+	if o.Label == "" {
+		find("label", labelNames)
+	} else {
+		find("label", []string{o.Label})
+	}
 	for _, f := range nodeFields[3:] {
 		find(f, []string{f})
 	}

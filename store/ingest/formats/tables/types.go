@@ -88,6 +88,7 @@ func (t *Named) options(o table.Options) table.Options {
 	if t.Kind != "" {
 		o.IDs = store.IDsStrings
 		o.Skip, o.Use = ofKind(t.Kind, o.Skip), ofKind(t.Kind, o.Use)
+		o.Label = strings.TrimPrefix(o.Label, t.Kind+".")
 	}
 	return o
 }
