@@ -28,7 +28,10 @@ func (r *Job) SplitColumn(ctx context.Context, s int, counted bool) error {
 	parts := store.SplitNames()
 	var counts [store.SplitTest + 1]uint64
 	file := r.Desc.Input // of the split's last nodes
-	if r.Options.SplitRandom != nil {
+	if split := r.Options.SplitRandom; split != nil {
+		if split.Unasked {
+			r.note("the input does not say which nodes train: of those with a label 60 %% do, 20 %% validate and 20 %% test, at random (--split-random divides them otherwise)")
+		}
 		if err := r.randomParts(ctx, func(id uint64, part uint8) { of[id] = part }); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,16 @@ import (
 type RandomSplit struct {
 	Train, Valid, Test float64 // shares; their sum is 1
 	Seed               uint64
+	Unasked            bool // nobody asked for it, which is noted
+}
+
+// UnaskedSplit is how an input with labels is divided that does not say which of its nodes train; nil where it has none, or says it.
+func UnaskedSplit(d *source.Description) *RandomSplit {
+	labelled := slices.ContainsFunc(d.NodeColumns, func(c source.ColumnSpec) bool { return c.Role == store.RoleLabel })
+	if !labelled || d.Task != store.TaskNode || len(d.Splits)+len(d.EdgeLists) > 0 {
+		return nil
+	}
+	return &RandomSplit{Train: .6, Valid: .2, Test: .2, Unasked: true}
 }
 
 // ParseRandomSplit reads "60/20/20" or "60/20/20:SEED": percentages.

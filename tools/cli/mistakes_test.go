@@ -116,7 +116,7 @@ func TestMistakes(t *testing.T) {
 		"buys.csv": []byte("customer_id,product_id\nC1,1\nC2,2\n"), "new.csv": []byte("src,dst\nC1,9\n"),
 		"customer.csv": []byte("id,age\nC1,1\nC2,2\n"), "product.csv": []byte("id,price\n1,1\n2,2\n"),
 	})
-	for _, args := range []string{"ingest e.csv s --nodes n.csv --split-random 50/25/25", "train s --epochs 1", "ingest e.csv x --nodes n.csv", "ingest e.csv u --undirected",
+	for _, args := range []string{"ingest e.csv s --nodes n.csv --split-random 50/25/25", "train s --epochs 1", "ingest e.csv x --nodes n.csv --split-random none", "ingest e.csv u --undirected",
 		"ingest kg k", "train k --epochs 1 --dim 4", "ingest buys.csv c --nodes customer=customer.csv --nodes product=product.csv"} {
 		clitest.MustRun(t, append(strings.Fields(args), "--quiet")...)
 	}

@@ -147,7 +147,7 @@ be trained a part at a time.`,
 		f.Lookup("normalize").NoOptDefVal = string(ingest.NormalizeAll)
 		f.StringVar(&o.featureDtype, "feature-dtype", "", "store features as float32, float16, bfloat16, float64 or int8 (default: as they are, at most float32)")
 		f.StringVar(&o.labels, "labels", "auto", "what labels are: classes (ids from 0, or text), or numbers, which models are fitted to by regression (auto: numbers where they cannot be ids, or where more than 50 different ones have fewer than 20 nodes each and are no ids without gaps)")
-		f.StringVar(&o.splitRandom, "split-random", "", "divide the labelled nodes, or the edges if there are no labels, at random: percentages TRAIN/VALID/TEST[:SEED], such as 60/20/20")
+		f.StringVar(&o.splitRandom, "split-random", recipe.Auto, "divide the labelled nodes, or the edges if there are no labels, at random: percentages TRAIN/VALID/TEST[:SEED], such as 60/20/20; none: no split (auto: 60/20/20 of labelled nodes where the input has no split)")
 	})
 	command.Section(f, "partitions", func() {
 		f.StringVar(&o.partitions, "partitions", "auto", "number of partitions, hubs' not counted (auto: by size, or as many as file:PATH names)")
@@ -220,7 +220,9 @@ func (o *ingestOptions) options(e *command.Env) (in ingest.Options, fo formats.O
 	if o.label != "" && len(o.nodeColumns) > 0 {
 		return in, fo, command.Usagef("--label and --node-columns both name columns: have --node-columns call one label")
 	}
-	if o.splitRandom != "" {
+	switch o.splitRandom {
+	case "", recipe.Auto, "none":
+	default:
 		if in.SplitRandom, err = ingest.ParseRandomSplit(o.splitRandom); err != nil {
 			return in, fo, command.Usage(err)
 		}
@@ -426,6 +428,9 @@ func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir s
 		return nil, err
 	}
 	defer func() { _ = src.Close() }()
+	if o.splitRandom == recipe.Auto {
+		in.SplitRandom = ingest.UnaskedSplit(src.Describe())
+	}
 	if d := src.Describe(); in.Undirected && d.Task == store.TaskLink {
 		fmt.Fprintln(e.Stderr, "gstore: warning: link prediction needs directed edges: train will refuse this store, which --undirected makes")
 	}

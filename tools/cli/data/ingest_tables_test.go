@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/tools/cli"
 	"github.com/gstore/gstore/tools/cli/clitest"
 )
@@ -168,6 +169,14 @@ func TestSplitRandom(t *testing.T) {
 	}
 	if b := split("c", "--split-random", "60/20/20:8"); maps.Equal(a, b) {
 		t.Error("another seed gives the same split")
+	}
+	if unasked := split("d"); !maps.Equal(unasked, split("e", "--split-random", "60/20/20")) {
+		t.Error("unasked, the split is another one than 60/20/20")
+	}
+	for id, last := range split("f", "--split-random", "none") {
+		if slices.Contains(store.SplitNames(), last) && last != "none" {
+			t.Fatalf("node %s is in %s without a split", id, last)
+		}
 	}
 	clitest.MustRun(t, "ingest", "kg.csv", "k", "--split-random", "80/10/10", "--quiet")
 	clitest.MustRun(t, "export", "k", "k-x", "--format", "tsv", "--quiet")

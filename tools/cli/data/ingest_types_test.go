@@ -44,7 +44,7 @@ func TestIngestTypes(t *testing.T) {
 			Stars float64 `parquet:"stars"`
 		}{{1, 1, 5}, {2, 1, 3}, {1, 2, 4}}),
 	})
-	both := []string{"--nodes", "user=users.csv,item=items.csv", "--normalize=none"}
+	both := []string{"--nodes", "user=users.csv,item=items.csv", "--normalize=none", "--split-random", "none"}
 	want := "id\tuser.x\tlabel\titem.x\tnode_type\nitem:1\t0\t-1\t9.5\t1\nitem:2\t0\t-1\t0.5\t1\nuser:1\t30\t0\t0\t2\nuser:2\t40\t1\t0\t2\n"
 	for _, input := range []string{"bought.csv", "bought.parquet"} {
 		nodes, edges := exportedTable(t, append([]string{input}, both...)...)

@@ -110,9 +110,25 @@ def test_ingest_labels(tmp_path):
     ]):  # fmt: skip
         s = gstore.ingest(tmp_path / str(k), edges, labels=labels)
         assert s.labels[s.lookup([0, 1, 2])].tolist() == expected and s.class_names == names
-    for wrong in (dict(hubs="many"), dict(features=np.ones((3, 2))), dict(labels=[0.5, 1, 2]), dict(splits=[0, 1])):
+    for wrong in (dict(hubs="many"), dict(features=np.ones((3, 2))), dict(splits=[0, 1])):
         with pytest.raises(gstore.InvalidError):
             gstore.ingest(tmp_path / "wrong", edges, **wrong)
+
+
+def test_labels_that_are_numbers(tmp_path):
+    """Labels with fractions stay numbers, in the store and in batches, NaN where there is none."""
+    n = 40
+    edges = np.stack([np.arange(n), (np.arange(n) * 7 + 1) % n])
+    given = np.where(np.arange(n) % 7 == 3, np.nan, np.arange(n) * 12.5 - 100).astype(np.float32)
+    s = gstore.ingest(tmp_path / "s", edges, labels=given, features={"x": np.ones((n, 2), np.float32)}, splits={"train": np.arange(0, n, 2)})
+    of = s.lookup(np.arange(n))
+    assert s.labels.dtype == np.float32 and np.array_equal(s.labels[of], given, equal_nan=True) and s.classes == 0
+    assert np.array_equal(s.features("label", of[5:9]), given[5:9], equal_nan=True)
+    seen = 0
+    for batch in gstore.NeighborLoader(s, [2, 2], 8):
+        assert batch.y.dtype == np.float32 and np.array_equal(batch.y, s.labels[batch.n_id], equal_nan=True)
+        seen += batch.batch_size
+    assert seen == n // 2
 
 
 def test_damage_is_told(make):
