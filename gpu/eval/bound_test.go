@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
@@ -124,6 +125,46 @@ func TestFeaturesOrStates(t *testing.T) {
 		}
 		if features == before || e.features != nil || e.state == nil {
 			t.Errorf("pass %d: %d reads of features, whose memory is there: %v, that of states: %v", pass+1, features-before, e.features != nil, e.state != nil)
+		}
+	}
+}
+
+// TestSmallBudgetsOfRelations: what a small budget leaves of relations' messages at a time is a part of it, so that small budgets work, a
+// tile has more than a partition in them, and the bits are those without a bound.
+func TestSmallBudgetsOfRelations(t *testing.T) {
+	g := evaltest.Random(t, 3000, 60, true)
+	cfg := nn.Config{Model: "rsage", Layers: 2, In: g.Dim, Hidden: 64, Out: g.M.Schema.Classes, Relations: evaltest.Relations}
+	dev, q, m := untrained(t, 2, cfg)
+	run := func(memory int64) (*Evaluator, string) {
+		t.Helper()
+		e, err := New(g, dev, Options{Features: []string{"x"}, Model: cfg, MemoryBytes: memory}, cfg.Hidden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		metrics, err := e.Run(t.Context(), q, m, "train", "valid", "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e, fmt.Sprint(metrics[0].Loss, metrics[1].Loss, metrics[2].Loss)
+	}
+	whole, want := run(0)
+	least := whole.LeastBytes()
+	if err := whole.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if least > 4<<20 {
+		t.Errorf("the smallest budget is %d bytes, expected at most 4 MiB", least)
+	}
+	for _, c := range []struct {
+		memory int64
+		tiles  int // at most
+	}{{least, 61}, {2 * least, 12}, {34 << 20, 1}} {
+		e, got := run(c.memory)
+		if got != want || e.Tiles() > c.tiles {
+			t.Errorf("within %d bytes: %d tiles, expected at most %d; losses %s, expected %s", c.memory, e.Tiles(), c.tiles, got, want)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -72,9 +72,11 @@ type Metrics struct {
 }
 
 // A layer finishes as many nodes at a time as take about chunkBytes of
-// tensors, but no fewer than chunkRowsMin, so that products stay efficient.
+// tensors, or a chunkShare-th of a small budget, at least chunkLeast, but no fewer than chunkRowsMin, so that products stay efficient.
 const (
 	chunkBytes   = 16 << 20
+	chunkLeast   = 1 << 20
+	chunkShare   = 8
 	chunkRowsMin = 256
 	groupBytes   = 64 // of an edge that is a group of its own, beside its message
 )
@@ -250,8 +252,25 @@ func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) 
 	return e, e.plan(maxDim)
 }
 
-// plan chooses the fewest tiles whose states, sums and edges fit the budget.
+// plan chooses how much is computed at a time: what fits the budget with the largest of the sizes up to chunkBytes that are a small part
+// of it. No bit depends on it.
 func (e *Evaluator) plan(maxDim int) error {
+	err := e.planBy(maxDim, chunkLeast)
+	least := e.least
+	for size := int64(chunkBytes); size > chunkLeast; size /= 2 {
+		if (chunkShare*size <= e.o.MemoryBytes || e.o.MemoryBytes == 0) && e.planBy(maxDim, size) == nil {
+			e.least = least
+			return nil
+		}
+	}
+	if err == nil {
+		err = e.planBy(maxDim, chunkLeast)
+	}
+	return err
+}
+
+// planBy chooses the fewest tiles whose states, sums and edges fit the budget, where size bytes of tensors are computed at a time.
+func (e *Evaluator) planBy(maxDim int, size int64) error {
 	m := e.src.Manifest()
 	var featureBytes, accDim int64
 	for _, c := range e.columns {
@@ -293,7 +312,7 @@ func (e *Evaluator) plan(maxDim int) error {
 	if e.o.Model.Kind().ByRelation { // what it carries twice, and what it sends
 		message = 3 * 4 * accDim
 	}
-	e.chunkRows, e.pieceEdges = int(max(chunkBytes/row, chunkRowsMin)), max(2*chunkBytes/(message+groupBytes), chunkRowsMin)
+	e.chunkRows, e.pieceEdges = int(max(size/row, chunkRowsMin)), max(2*size/(message+groupBytes), chunkRowsMin)
 	var largest uint64
 	for _, p := range m.Partitions {
 		largest = max(largest, p.Nodes)
@@ -301,13 +320,13 @@ func (e *Evaluator) plan(maxDim int) error {
 	// Where the device has memory of its own the tensors lie there: what is counted stands for their page-locked copies.
 	chunk := min(int64(e.chunkRows), int64(largest)) * row
 	if e.edges.relation != nil {
-		chunk = max(chunk, 2*chunkBytes) // groups of a piece's edges, and their means
+		chunk = max(chunk, 2*size) // groups of a piece's edges, and their means
 	}
 	sourceBytes := max(featureBytes, stateBytes) + 4*int64(transformed)
 	if e.typeColumn != "" {
 		sourceBytes += 4
 	}
-	small := max(largest, uint64(chunkBytes/max(sourceBytes, 1)))
+	small := max(largest, uint64(size/max(sourceBytes, 1)))
 	e.featureBytes, e.edgeBytes, e.chunkBytes, e.smallPiece, e.largest = featureBytes, edgeBytes, chunk, small, largest
 	e.all = allNodes(m.Partitions)
 	need := func(k int, piece uint64) int64 {
