@@ -340,6 +340,14 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 			return fmt.Errorf("%s is made, its hop is not (gstore precompute %s does that alone): %w", dir, dir, err)
 		}
 	}
+	if o.mem != "" { // better known now than after a layout that does not do
+		if err := recipe.Refused(ctx, dir, in.MemoryBytes); err != nil {
+			text := fmt.Sprintf("the store is made, and training it within --mem %s is refused: %s", o.mem, strings.TrimPrefix(err.Error(), "store: "))
+			if e.Event("warning", map[string]any{"text": text}); !e.JSON {
+				fmt.Fprintf(e.Stderr, "gstore: warning: %s\n", text)
+			}
+		}
+	}
 	e.Event("summary", map[string]any{
 		"nodes": rep.Nodes, "edges": rep.EdgesStored, "edges_read": rep.EdgesRead, "duplicates": rep.Duplicates, "self_loops_dropped": rep.SelfLoops,
 		"partitions": len(m.Partitions), "pinned": len(m.Pinned), "bytes_stored": rep.BytesStored, "bytes_spilled": rep.BytesSpilled, "peak_rss_bytes": rep.PeakRSSBytes,
