@@ -62,7 +62,7 @@ func train(ctx context.Context, dev gpu.Device, o *opened, hooks Hooks, at *unfi
 	}
 	t.model.params.Restore(t.model.q)
 	sum.DivergedEpoch = r.Diverged
-	sum.Test, sum.TestRule, err = t.eval.run(ctx, t.model, d.test(cfg), 1)
+	sum.Test, sum.TestRule, err = t.eval.run(ctx, t.model, d.test(cfg), 1, sum.RecallWeight)
 	sum.CheckedEdges += t.eval.edges
 	if err != nil {
 		return err
@@ -127,13 +127,13 @@ func (t *task) Trained(x *run.Epoch) {
 // Validate implements [run.Task]: every epoch is validated, and the one of the highest mean reciprocal rank is the best.
 func (t *task) Validate(ctx context.Context, x *run.Epoch) error {
 	start, sum, r, m := time.Now(), &t.At.Summary, &t.Record, t.model
-	ranks, rule, err := t.eval.run(ctx, m, t.valid, 0)
+	ranks, rule, weight, err := t.eval.choose(ctx, m, t.valid, 0)
 	if err != nil {
 		return err
 	}
 	r.Valid, r.ValidSeconds, sum.ValidRule = ranks, time.Since(start).Seconds(), rule
 	if sum.BestEpoch == 0 || ranks.MRR > sum.Valid.MRR {
-		r.Best, sum.BestEpoch, sum.Valid, t.rule.Best = true, r.Epoch, ranks, r.Epoch
+		r.Best, sum.BestEpoch, sum.Valid, sum.RecallWeight, t.rule.Best = true, r.Epoch, ranks, weight, r.Epoch
 		m.params.Keep(m.q)
 		if err := m.q.Sync(ctx); err != nil {
 			return err

@@ -60,28 +60,58 @@ type evaluation struct {
 	numbers []float32
 	node    []int64 // by candidate: when the query's node last met it, and when any did
 	any     []int64
-	picks   []uint32 // candidates by place
+	recent  []float32 // by candidate: what is added to its score, times a weight, see [recency.recent]
+	picks   []uint32  // candidates by place
 	taken   map[uint32]bool
 	edges   int64 // sampled and held to the rule
 }
 
 func newEvaluation(d *data, cfg *Config) (*evaluation, error) {
 	s, err := mini.New(mini.Config{Fanouts: cfg.Fanouts, Sampler: cfg.Sampler, Seed: cfg.Seed})
-	return &evaluation{d: d, cfg: cfg, sampler: s, node: make([]int64, len(d.candidates)), any: make([]int64, len(d.candidates)), taken: map[uint32]bool{}}, err
+	return &evaluation{d: d, cfg: cfg, sampler: s, node: make([]int64, len(d.candidates)), any: make([]int64, len(d.candidates)), recent: make([]float32, len(d.candidates)), taken: map[uint32]bool{}}, err
 }
 
 // placeEvaluation is the place of an evaluation's draws, place by place.
 const placeEvaluation = 0x6576616c // "eval"
 
-// run ranks events; those of the rule come second. split keys the draws.
-func (v *evaluation) run(ctx context.Context, m *model, events []event, split uint64) (ranks, rule Ranks, err error) {
+// recallWeights are those that validation chooses from. The last one lets what was met before come first, the last met first, as the
+// recency rule does, and leaves the rest to the model.
+var recallWeights = []float32{0, 1, 2, 4, 8, 16, 1 << 20}
+
+// choose ranks events with each weight of what was met lately, and returns the best one's ranks and the smallest weight with them.
+func (v *evaluation) choose(ctx context.Context, m *model, events []event, split uint64) (ranks, rule Ranks, weight float32, err error) {
+	weights := recallWeights
+	if v.cfg.NoRecency {
+		weights = weights[:1]
+	}
+	all, rule, err := v.rankAll(ctx, m, events, split, weights)
+	best := 0
+	for k := range all {
+		if all[k].MRR > all[best].MRR {
+			best = k
+		}
+	}
+	return all[best], rule, weights[best], err
+}
+
+// run ranks events by the model and a weight of what was met lately; those of the rule come second. split keys the draws.
+func (v *evaluation) run(ctx context.Context, m *model, events []event, split uint64, weight float32) (ranks, rule Ranks, err error) {
+	all, rule, err := v.rankAll(ctx, m, events, split, []float32{weight})
+	return all[0], rule, err
+}
+
+// rankAll is run for several weights.
+func (v *evaluation) rankAll(ctx context.Context, m *model, events []event, split uint64, weights []float32) (ranks []Ranks, rule Ranks, err error) {
 	key := keyed.New(v.cfg.Seed).With(placeEvaluation).With(split)
+	ranks = make([]Ranks, len(weights))
 	err = v.each(ctx, m, events, -1-int(split), func(i int, e event, past *recency, scores []float32) error {
 		r := key.Rand(uint64(i))
-		v.rank(&r, e, past, scores, &ranks, &rule)
+		v.rank(&r, e, past, scores, weights, ranks, &rule)
 		return nil
 	})
-	ranks.mean()
+	for k := range ranks {
+		ranks[k].mean()
+	}
 	rule.mean()
 	return ranks, rule, err
 }
@@ -134,41 +164,44 @@ func (v *evaluation) each(ctx context.Context, m *model, events []event, epoch i
 	return nil
 }
 
-// rank ranks one edge.
-func (v *evaluation) rank(r *keyed.Rand, e event, past *recency, scores []float32, ranks, rule *Ranks) {
+// rank ranks one edge, by scores with each weight of what was met lately, and by the rule.
+func (v *evaluation) rank(r *keyed.Rand, e event, past *recency, scores, weights []float32, ranks []Ranks, rule *Ranks) {
 	d := v.d
 	past.enter(e.src, e.time)
 	for k, u := range d.candidates {
 		v.node[k], v.any[k] = past.lastBy(u)
+		v.recent[k] = past.recent(u)
 	}
 	answer := d.place[e.dst]
 	v.draw(r, past)
-	byScore := func(k int32) int {
-		switch {
-		case scores[k] > scores[answer]:
-			return 1
-		case scores[k] == scores[answer]:
-			return 0
-		}
-		return -1
-	}
-	byRule := func(k int32) int { return before(v.node[k], v.any[k], v.node[answer], v.any[answer]) }
-	for _, t := range []struct {
-		ranks *Ranks
-		cmp   func(k int32) int
-	}{{ranks, byScore}, {rule, byRule}} {
-		few, all := 1., 1.
-		half := func(c int) float64 { return float64(c+1) / 2 } // 1 before the answer, a half beside it
-		for _, k := range v.picks {
-			few += half(t.cmp(int32(k)))
-		}
-		for k, u := range d.candidates {
-			if !past.answers(u) {
-				all += half(t.cmp(int32(k)))
+	for i, w := range weights {
+		right := scores[answer] + w*v.recent[answer]
+		v.count(past, &ranks[i], func(k int32) int {
+			switch s := scores[k] + w*v.recent[k]; {
+			case s > right:
+				return 1
+			case s == right:
+				return 0
 			}
-		}
-		t.ranks.add(few, all)
+			return -1
+		})
 	}
+	v.count(past, rule, func(k int32) int { return before(v.node[k], v.any[k], v.node[answer], v.any[answer]) })
+}
+
+// count adds the rank of an answer that cmp compares candidates with.
+func (v *evaluation) count(past *recency, ranks *Ranks, cmp func(k int32) int) {
+	few, all := 1., 1.
+	half := func(c int) float64 { return float64(c+1) / 2 } // 1 before the answer, a half beside it
+	for _, k := range v.picks {
+		few += half(cmp(int32(k)))
+	}
+	for k, u := range v.d.candidates {
+		if !past.answers(u) {
+			all += half(cmp(int32(k)))
+		}
+	}
+	ranks.add(few, all)
 }
 
 // draw lists the wrong answers of the node and moment that past entered.

@@ -60,8 +60,9 @@ func Evaluate(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoin
 	defer func() { err = errors.Join(err, l.close()) }()
 	sum = l.summary(&cfg, dev)
 	sum.BestEpoch, sum.IOEngine = c.Summary.BestEpoch, l.it.Stats().Engine
-	if sum.Valid, sum.ValidRule, err = l.eval.run(ctx, l.model, l.validation(&cfg), 0); err == nil {
-		sum.Test, sum.TestRule, err = l.eval.run(ctx, l.model, l.test(&cfg), 1)
+	sum.RecallWeight = c.Summary.RecallWeight
+	if sum.Valid, sum.ValidRule, err = l.eval.run(ctx, l.model, l.validation(&cfg), 0, sum.RecallWeight); err == nil {
+		sum.Test, sum.TestRule, err = l.eval.run(ctx, l.model, l.test(&cfg), 1, sum.RecallWeight)
 	}
 	sum.CheckedEdges, sum.BytesRead = l.eval.edges, l.it.BytesRead()
 	return sum, err
@@ -95,9 +96,11 @@ func Predict(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint
 	}
 	order := make([]int, len(l.candidates))
 	answers := make([]Answer, 0, top)
-	return l.eval.each(ctx, l.model, questions, epochPredict, func(i int, _ event, _ *recency, scores []float32) error {
-		for k := range order {
+	return l.eval.each(ctx, l.model, questions, epochPredict, func(i int, e event, past *recency, scores []float32) error {
+		past.enter(e.src, e.time)
+		for k, u := range l.candidates {
 			order[k] = k
+			scores[k] += c.Summary.RecallWeight * past.recent(u)
 		}
 		slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(a, b)) })
 		answers = answers[:0]

@@ -48,6 +48,14 @@ func (r *recency) enter(row uint32, t int64) {
 func (r *recency) isMet(v uint32) bool   { return r.seen[v] == r.round }
 func (r *recency) answers(v uint32) bool { return r.isNow[v] == r.round }
 
+// recent is 1 for what the node met last, 1/2 for what it met before that, and so on; 0 for what it did not meet.
+func (r *recency) recent(v uint32) float32 {
+	if !r.isMet(v) {
+		return 0
+	}
+	return 1 / float32(1+r.rank[v])
+}
+
 // never stands for the time of what was not.
 const never = math.MinInt64
 
@@ -69,7 +77,7 @@ func (r *recency) numbers(v uint32, out []float32) {
 	age := func(t int64) float64 { return math.Log1p(float64(ageAt(r.time, t))/60) / 10 }
 	if r.isMet(v) {
 		out[0], out[1] = 1, float32(age(r.last[v]))
-		out[2], out[3] = 1/float32(1+r.rank[v]), float32(math.Log1p(float64(r.rank[v]))/5)
+		out[2], out[3] = r.recent(v), float32(math.Log1p(float64(r.rank[v]))/5)
 		out[4] = float32(math.Log1p(float64(r.count[v])) / 5)
 	}
 	if first, end := past(r.d.mb.In, v, r.time); end > first {

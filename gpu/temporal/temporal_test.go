@@ -285,6 +285,51 @@ func TestTrain(t *testing.T) {
 	}
 }
 
+// TestRecallWeight: of a history in which a node mostly meets again what it met last, and a model that was hardly trained, validation
+// chooses to add what was met lately, so that the result is no worse than the rule's where the rule has something to say; evaluation and
+// a run without recency keep to what was chosen.
+func TestRecallWeight(t *testing.T) {
+	g := storetest.Random(storetest.Options{Nodes: 60, Edges: 1500, Partitions: 1, Seed: 3})
+	r := keyed.New(1).Rand(5)
+	last := map[uint64]uint64{}
+	meetings := make([][3]uint64, len(g.Edges)) // destination, source, time
+	for i := range meetings {
+		src, dst := r.Below(60), r.Below(60)
+		if to, met := last[src]; met && r.Below(5) > 0 {
+			dst = to
+		}
+		last[src], meetings[i] = dst, [3]uint64{dst, src, uint64(i)}
+	}
+	slices.SortFunc(meetings, func(a, b [3]uint64) int { return slices.Compare(a[:], b[:]) })
+	for i, m := range meetings {
+		g.Edges[i], g.Times = [2]uint64{m[1], m[0]}, append(g.Times, int64(m[2]))
+	}
+	dir := storetest.Create(t, g)
+	run := func(cfg Config) (*Checkpoint, Summary) {
+		t.Helper()
+		cfg.Epochs, cfg.Dim, cfg.Fanouts, cfg.LR, cfg.Threads, cfg.Seed = 1, 4, []int{3}, 1e-6, 1, 2
+		cp, err := Train(t.Context(), storetest.Open(t, dir, store.Options{}), hostDevice(t), cfg, Hooks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, err := Evaluate(t.Context(), storetest.Open(t, dir, store.Options{}), hostDevice(t), cp, cp.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cp, sum
+	}
+	cp, again := run(Config{})
+	if s := cp.Summary; s.RecallWeight == 0 || s.Test.MRR < s.TestRule.MRR-.02 || s.Test.MRR < .6 {
+		t.Errorf("weight %v: MRR %.3f, the rule's %.3f", s.RecallWeight, s.Test.MRR, s.TestRule.MRR)
+	}
+	if again.Test != cp.Summary.Test || again.RecallWeight != cp.Summary.RecallWeight {
+		t.Errorf("evaluated again %+v, expected %+v", again.Test, cp.Summary.Test)
+	}
+	if cp, _ := run(Config{NoRecency: true}); cp.Summary.RecallWeight != 0 {
+		t.Errorf("without recency it weighs %v", cp.Summary.RecallWeight)
+	}
+}
+
 // TestAges: nothing is older than edges without a time, whose ages are numbers that models learn from.
 func TestAges(t *testing.T) {
 	for _, c := range [][3]int64{{7, 3, 4}, {7, math.MinInt64, math.MaxInt64}, {-5, math.MinInt64, math.MaxInt64 - 4}} {

@@ -33,6 +33,8 @@ type Summary struct {
 	TestRule  Ranks `json:"test_rule"` // of the recency rule: last met by the node, then by any
 	ValidRule Ranks `json:"valid_rule"`
 	BestEpoch int   `json:"best_epoch"`
+	// RecallWeight is how much counts beside the model's score that a candidate was met lately, chosen by the best epoch's validation.
+	RecallWeight float32 `json:"recall_weight,omitempty"`
 	// DivergedEpoch is the one whose loss was no number any more, if there is one: the run ended there.
 	DivergedEpoch int `json:"diverged_epoch,omitempty"`
 	// Moments at which validation and test begin, and how many edges train, validate and test.
