@@ -198,6 +198,7 @@ func commands(e *command.Env) []*cobra.Command {
 		inspect.NewVerify(e),
 		inspect.NewDevices(e),
 		inspect.NewReport(e),
+		newMan(e),
 		newVersion(e),
 	}
 }
