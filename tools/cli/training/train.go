@@ -58,6 +58,7 @@ type trainOptions struct {
 	// overwrite lets a run replace an earlier one's table.
 	overwrite bool
 	baselines bool
+	seeds     int
 }
 
 // Tasks, as messages name them.
@@ -231,11 +232,17 @@ and where Ctrl-C or SIGTERM ends it.`,
 			if err := o.resolve(cmd); err != nil {
 				return err
 			}
+			if o.seeds != 1 {
+				return runSeeds(cmd.Context(), e, args[0], &o)
+			}
 			_, err := runTrain(cmd.Context(), e, args[0], &o)
 			return err
 		},
 	}
 	o.flags(cmd.Flags())
+	f := cmd.Flags()
+	f.IntVar(&o.seeds, "seeds", 1, "of nodes: train so many times, with --seed and those that follow it, and print mean and deviation of the results")
+	command.Group(f.Lookup("seeds"), command.GroupOf(f.Lookup("seed")))
 	return cmd
 }
 
