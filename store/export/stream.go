@@ -18,13 +18,24 @@ type NodeRows struct {
 }
 
 // Nodes calls emit with all nodes and their rows of columns, in the order in which [Run] writes them: by external id where these are
-// 0 … nodes−1, in the store's order elsewhere. Memory is as of [Options].
+// 0 … nodes−1, in the store's order elsewhere. A column without Read is the store's of that name, as it is stored. Memory is as of [Options].
 func Nodes(ctx context.Context, s *store.Store, columns []NodeColumn, o Options, emit func(r *NodeRows) error) (err error) {
+	x := &exporter{s: s, m: s.Manifest()}
+	for i := range columns {
+		if columns[i].Read != nil {
+			continue
+		}
+		c, err := x.m.Column(columns[i].Name)
+		if err != nil {
+			return err
+		}
+		columns[i].Elem, columns[i].Dim, columns[i].Read = c.Elem, c.Dim, x.storeRows(c)
+	}
 	o.Extra, o.What = columns, []What{}
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	x := &exporter{s: s, m: s.Manifest(), o: o.withDefaults()}
+	x.o = o.withDefaults()
 	if x.room = (x.o.MemoryBytes - x.fixedBytes()) / 2; x.room < 4<<20 {
 		return x.tooSmall(4 << 20)
 	}

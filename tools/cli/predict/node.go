@@ -187,10 +187,18 @@ func (p *prediction) allClasses(ctx context.Context, cp *train.Checkpoint, r *tr
 	}
 	all := r.Probabilities()
 	classes := classesOf(r)
+	filter, err := p.filterNodes()
+	if err != nil {
+		return err
+	}
 	columns := []export.NodeColumn{{Name: "class", Elem: blocks.Int32, Dim: 1, Read: classes.Read}, {Name: "probabilities", Elem: all.Elem, Dim: all.Dim, Read: all.Read}}
+	columns = append(columns, filter.columns...)
 	bar := p.progress(int64(p.st.Manifest().Nodes), "nodes")
 	err = export.Nodes(ctx, p.st, columns, export.Options{MemoryBytes: int64(p.mem), HeldBytes: held}, func(n *export.NodeRows) error {
 		for i := range n.N {
+			if !filter.takes(n.Rows[2:], i) {
+				continue
+			}
 			var id any
 			if n.Ints != nil {
 				id = n.Ints[i]

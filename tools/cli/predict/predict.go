@@ -32,6 +32,7 @@ const (
 
 // options are the flags of predict.
 type options struct {
+	only       string
 	input      string
 	at         string
 	rows       string
@@ -65,7 +66,8 @@ they count all neighbours, and all nodes are candidates.
 
 If the store has labelled nodes, the answer is the class of each node and the
 probability of every class. Name the nodes behind STORE, or in --input, one to a line;
-without either, all nodes are predicted.
+without either, all nodes are predicted, or those of the type that has labels, as
+--only says.
 
 If the store is for link prediction, the answers to (head, relation, ?) are the --top
 best tails, and those to (?, relation, tail) the best heads. Give one question behind
@@ -103,6 +105,7 @@ states below its last layer, or the embeddings of link prediction.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&o.input, "input", "", "file of ids, or of questions (head, relation, tail, with ? for what is asked), one to a line; - for standard input")
+	fs.StringVar(&o.only, "only", onlyAuto, "which nodes to predict where none is named: auto (those of the type that has labels), all, unlabelled (of these, those without a label), or the name of a node type")
 	fs.StringVar(&o.at, "at", "", "targets of rows: as of when to predict, a date such as 2026-11-01; nothing later is read (default: each row's own time in --entities)")
 	fs.StringVar(&o.rows, "entities", "", "targets of rows: table (CSV, TSV, Parquet) with the keys of the rows to predict, and times unless --at says them")
 	fs.IntVar(&o.top, "top", 10, "how many answers to give to each question")
@@ -119,7 +122,7 @@ states below its last layer, or the embeddings of link prediction.`,
 	fs.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	command.ScratchFlag(fs, &o.scratch)
 	command.ConfigFlag(fs, &o.config)
-	for name, group := range map[string]string{"input": "data", "at": "data", "entities": "data", "version": "data", "checkpoint": "model", "table": "model", "top": "answers", "filter": "answers", "nearest": "answers",
+	for name, group := range map[string]string{"input": "data", "only": "data", "at": "data", "entities": "data", "version": "data", "checkpoint": "model", "table": "model", "top": "answers", "filter": "answers", "nearest": "answers",
 		"out": "input and output", "format": "input and output", "config": "input and output", "device": "input and output", "device-mem": "input and output,expert", "threads": "input and output", "mem": "out of core", "scratch": "out of core"} {
 		command.Group(fs.Lookup(name), group)
 	}
@@ -140,6 +143,8 @@ func (o *options) validate() error {
 		return command.Usagef("--nearest %s: expected cosine or dot", o.nearest)
 	case o.nearest != "" && o.filter != filterNone:
 		return command.Usagef("--filter is for links, --nearest asks for similar nodes")
+	case o.only != onlyAuto && (len(o.args) > 0 || o.input != "" || o.nearest != ""):
+		return command.Usagef("--only %s says which of all nodes are predicted, and nodes are named", o.only)
 	case o.input != "" && len(o.args) > 0:
 		return command.Usagef("%v and --input both say what is asked: expected one of them", o.args)
 	}
@@ -158,6 +163,8 @@ func (o *options) run(ctx context.Context, e *command.Env, dir string) (err erro
 		switch {
 		case !link && (name == "table" || name == "filter"):
 			return command.Usagef("--%s is for link prediction; the store's task is node classification", name)
+		case link && name == "only":
+			return command.Usagef("--only is for node classification; the store's task is link prediction")
 		}
 	}
 	e.Unasked(st.Manifest(), 0, (*int64)(&o.mem))
