@@ -31,7 +31,7 @@ def test_models(make, command, tmp_path, undirected):
         command("train", s.path, "--epochs", 2, "--hidden", 8, "--model", *model.split())
         out, scores = tmp_path / f"model{k}", tmp_path / f"scores{k}.csv"
         command("export", s.path, out, "--what", "model")
-        command("predict", s.path, "--format", "csv", "--out", scores)
+        command("predict", s.path, "--only", "all", "--format", "csv", "--out", scores)
         loaded = gstore.load_model(out)
         with torch.no_grad():
             mine = loaded(x, edge_index).softmax(1).numpy()
@@ -55,7 +55,7 @@ def test_edge_weights(command, tmp_path, model):
     )
     command("train", s.path, "--epochs", 2, "--hidden", 8, "--model", model, "--edge-weights")
     command("export", s.path, tmp_path / "model", "--what", "model")
-    command("predict", s.path, "--format", "csv", "--out", tmp_path / "scores.csv")
+    command("predict", s.path, "--only", "all", "--format", "csv", "--out", tmp_path / "scores.csv")
     loaded = gstore.load_model(tmp_path / "model")
     table = np.genfromtxt(tmp_path / "scores.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
     theirs = np.stack([table[n] for n in table.dtype.names[-4:]], 1)
@@ -80,7 +80,7 @@ def test_edge_features(command, tmp_path, options):
     )  # fmt: skip
     command("train", s.path, "--epochs", 2, "--model", "gat", "--edge-features", "near,weight", *options.split())
     command("export", s.path, tmp_path / "model", "--what", "model")
-    command("predict", s.path, "--format", "csv", "--out", tmp_path / "scores.csv")
+    command("predict", s.path, "--only", "all", "--format", "csv", "--out", tmp_path / "scores.csv")
     loaded = gstore.load_model(tmp_path / "model")
     table = np.genfromtxt(tmp_path / "scores.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
     theirs = np.stack([table[n] for n in table.dtype.names[-4:]], 1)
@@ -88,7 +88,7 @@ def test_edge_features(command, tmp_path, options):
     with torch.no_grad():
         mine = loaded(torch.from_numpy(x), torch.from_numpy(edges), edge_attr=torch.from_numpy(attr)).softmax(1).numpy()
     assert np.abs(mine[table["node"]] - theirs).max() < 1e-4
-    command("predict", s.path, "--format", "csv", "--checkpoint", tmp_path / "model", "--out", tmp_path / "again.csv")
+    command("predict", s.path, "--only", "all", "--format", "csv", "--checkpoint", tmp_path / "model", "--out", tmp_path / "again.csv")
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "scores.csv").read_text()
     with pytest.raises(gstore.InvalidError, match="edge_attr"):
         loaded(torch.from_numpy(x), torch.from_numpy(edges), edge_attr=torch.from_numpy(near))
@@ -104,7 +104,7 @@ def test_relations(command, tmp_path, model):
     )
     command("train", s.path, "--epochs", 2, "--hidden", 8, "--model", model)
     command("export", s.path, tmp_path / "model", "--what", "model")
-    command("predict", s.path, "--format", "csv", "--out", tmp_path / "scores.csv")
+    command("predict", s.path, "--only", "all", "--format", "csv", "--out", tmp_path / "scores.csv")
     into, out = (s.neighbors(np.arange(200), out=o, relations=True) for o in (False, True))
     ends = [np.stack([n.nodes, np.repeat(np.arange(200), np.diff(n.indptr))]) for n in (into, out)]
     kinds = np.concatenate([into.relations.astype(np.int64), out.relations.astype(np.int64) + 3])

@@ -131,7 +131,7 @@ def test_pyg_edge_features(program, tmp_path, undirected):
     with torch.no_grad():
         want = module(torch.from_numpy(x), torch.from_numpy(edges.copy()), torch.from_numpy(near)).softmax(1).numpy()
     gstore.save_model(module, tmp_path / "model", s, edge_features=["near"])
-    subprocess.run([str(program), "predict", s.path, "--checkpoint", tmp_path / "model", "--format", "csv", "--out", tmp_path / "scores.csv"], check=True, capture_output=True)
+    subprocess.run([str(program), "predict", s.path, "--only", "all", "--checkpoint", tmp_path / "model", "--format", "csv", "--out", tmp_path / "scores.csv"], check=True, capture_output=True)
     table = np.genfromtxt(tmp_path / "scores.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
     got = np.stack([table[n] for n in table.dtype.names[-4:]], 1)
     assert np.abs(want[table["node"]] - got).max() < 1e-4
