@@ -101,13 +101,9 @@ trian s
 plan u --budget 4GiB
 devices all`
 
-// TestMistakes: each is refused with a message that says what was found, what was expected and what to do. -rewrite writes the file of messages,
-// for people to read.
-func TestMistakes(t *testing.T) {
-	file, err := filepath.Abs(filepath.Join("..", "..", "testdata", "mistakes.golden"))
-	if err != nil {
-		t.Fatal(err)
-	}
+// makeMistaken makes the folder of files and stores that mistakes are made with.
+func makeMistaken(t *testing.T) {
+	t.Helper()
 	t.Chdir(t.TempDir())
 	clitest.Put(t, ".", map[string][]byte{
 		"n.csv": []byte("id,age,city,joined,label\na,1,Rome,2024-01-01,x\nb,2,Paris,2024-01-02,y\nc,3,Rome,2024-01-03,x\nd,4,Rome,2024-01-04,y\n"),
@@ -120,6 +116,16 @@ func TestMistakes(t *testing.T) {
 		"ingest kg k", "train k --epochs 1 --dim 4", "ingest buys.csv c --nodes customer=customer.csv --nodes product=product.csv"} {
 		clitest.MustRun(t, append(strings.Fields(args), "--quiet")...)
 	}
+}
+
+// TestMistakes: each is refused with a message that says what was found, what was expected and what to do. -rewrite writes the file of messages,
+// for people to read.
+func TestMistakes(t *testing.T) {
+	file, err := filepath.Abs(filepath.Join("..", "..", "testdata", "mistakes.golden"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	makeMistaken(t)
 	var said strings.Builder
 	for line := range strings.Lines(mistakes) {
 		line = strings.TrimSpace(line)

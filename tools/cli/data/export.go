@@ -253,6 +253,9 @@ func (o *exportOptions) tableNames(ctx context.Context, e *command.Env, s *store
 		return o.tables, nil
 	}
 	missing := "the store has no embedding tables: train first"
+	if s.Manifest().Labels() != nil {
+		missing = fmt.Sprintf("the store has no embedding tables, which are of link prediction; gstore eval %s --out FOLDER --write embeddings writes the states of nodes", s.Dir())
+	}
 	if len(others) > 0 {
 		missing = fmt.Sprintf("tables of other versions are not written: %s: name that version with --version", strings.Join(others, ", "))
 	}

@@ -99,6 +99,10 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 		}
 	}
 	if best.run == 0 {
+		m := st.Manifest()
+		if _, err := m.TimeColumn(); err != nil && m.Labels() == nil && len(m.EdgeLists) == 0 {
+			return "", "", fmt.Errorf("%w: %s has no trained model, and no labels or lists of edges to train one with: ingest them with the graph (docs/formats.md says how), or give --checkpoint FILE", store.ErrNotFound, dir)
+		}
 		return "", "", fmt.Errorf("%w: %s has no trained model: run gstore train %s, or give --checkpoint FILE", store.ErrNotFound, dir, dir)
 	}
 	which = fmt.Sprintf("run %d", best.run)
