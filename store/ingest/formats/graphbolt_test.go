@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -72,7 +73,8 @@ func TestGraphBoltTypes(t *testing.T) {
 		labels = append(labels, b...)
 		return nil
 	})
-	if want := blocks.Bytes([]int64{-1, -1, -1, -1, 1}); err != nil || !bytes.Equal(labels, want) {
+	none := math.NaN()
+	if want := blocks.Bytes([]float64{none, none, none, none, 1}); err != nil || !bytes.Equal(labels, want) {
 		t.Errorf("labels %v (%v), expected %v", labels, err, want)
 	}
 }

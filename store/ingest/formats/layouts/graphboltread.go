@@ -2,6 +2,7 @@ package layouts
 
 import (
 	"context"
+	"math"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store/ingest"
@@ -40,11 +41,11 @@ type boltLabels struct {
 // 32 MiB that ingest gives its sources: for each million nodes).
 func (l *boltLabels) rows(ctx context.Context, env ingest.Env, emit func([]byte, ingest.Position) error) error {
 	size := min(max(env.MemoryBytes/4/8, 1<<10), l.nodes)
-	window := make([]int64, size)
+	window := make([]float64, size)
 	for lo := int64(0); lo < l.nodes; lo += size {
 		n := min(size, l.nodes-lo)
 		for i := range window {
-			window[i] = -1
+			window[i] = math.NaN() // none
 		}
 		for k := range l.sets {
 			if err := l.sets[k].fill(ctx, uint64(lo), window[:n]); err != nil {
@@ -60,7 +61,7 @@ func (l *boltLabels) rows(ctx context.Context, env ingest.Env, emit func([]byte,
 }
 
 // fill sets the labels of the nodes lo ≤ id < lo + len(window).
-func (s *labelSet) fill(ctx context.Context, lo uint64, window []int64) error {
+func (s *labelSet) fill(ctx context.Context, lo uint64, window []float64) error {
 	seeds, err := numpy.OpenNumbers(s.seeds)
 	if err != nil {
 		return err
@@ -82,12 +83,9 @@ func (s *labelSet) fill(ctx context.Context, lo uint64, window []int64) error {
 		if id >= uint64(s.count) {
 			return ingest.Inputf(s.seeds.Path, "row %d: node %d, expected 0 ≤ id < %d", k, int64(id), s.count)
 		}
-		y, ok, err := labels.Label()
+		y, err := labels.Label()
 		if err != nil {
 			return err
-		}
-		if !ok {
-			return ingest.Inputf(s.labels.Path, "row %d: a label that is no integer of 31 bits", k)
 		}
 		if at := id + s.first - lo; id+s.first >= lo && at < uint64(len(window)) {
 			window[at] = y

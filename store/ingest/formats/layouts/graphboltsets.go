@@ -75,7 +75,7 @@ func (s *boltFolder) openSets() error {
 		return ingest.Inputf(s.metaPath(), "the sets of tasks[0] have no labels")
 	}
 	s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, boltSplit)
-	s.AddColumn(ingest.ColumnSpec{Name: boltLabel, Role: store.RoleLabel, Elem: blocks.Int64, Dim: 1, Rows: s.Desc.Nodes}, labels.rows)
+	s.AddColumn(ingest.ColumnSpec{Name: boltLabel, Role: store.RoleLabel, Elem: blocks.Float64, Dim: 1, Rows: s.Desc.Nodes}, labels.rows)
 	return nil
 }
 

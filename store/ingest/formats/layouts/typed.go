@@ -308,8 +308,8 @@ func (s *typedFolder) openColumns() error {
 		if labelled != "" {
 			return ingest.Inputf(label.Path, "labels of a second type of nodes: %s has some already", labelled)
 		}
-		if labelled = t; label.Dim() != 1 || !label.Integer() {
-			return ingest.Inputf(label.Path, "%v of shape %v, expected integers of shape [%d]", label.Elem, label.Shape, s.count[t])
+		if labelled = t; label.Dim() != 1 {
+			return ingest.Inputf(label.Path, "shape %v, expected [%d]", label.Shape, s.count[t])
 		}
 		s.typeColumn(t, "label", store.RoleLabel, label.Elem, 1, label.Path, numpy.Rows(label))
 	}

@@ -316,16 +316,16 @@ func (n *Numbers) float() (float32, error) {
 	return float32(int64(parts.Widen(one[:0], n.a.Elem, b)[0])), nil
 }
 
-// Label returns the next element as a class; ones that are no number are −1 (none).
-func (n *Numbers) Label() (y int64, ok bool, err error) {
+// Label returns the next element as a label: NaN for none.
+func (n *Numbers) Label() (float64, error) {
 	switch n.a.Elem {
 	case blocks.Float32, blocks.Float64, blocks.Float16:
-		x, err := n.float()
-		if err != nil || x != x {
-			return -1, true, err
+		b, err := n.element()
+		if err != nil {
+			return 0, err
 		}
-		return int64(x), x >= -1 && x < 1<<24 && x == float32(int64(x)), nil
+		return n.a.Elem.Float64(b), nil
 	}
 	x, err := n.Integer()
-	return int64(x), int64(x) >= -1 && int64(x) < 1<<31, err
+	return float64(int64(x)), err
 }
