@@ -133,7 +133,7 @@ func leastRows(t *testing.T, dir string, c config.Config) int64 {
 }
 
 // TestEvaluatedOnce: a bounded run ends with one evaluation, its last validation, which holds what training held: it reads what an
-// evaluation within the whole budget does, less than a validation before, and finds the same.
+// evaluation within the whole budget does, but for what the two programs hold beside it, less than a validation before, and finds the same.
 func TestEvaluatedOnce(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 4000, Edges: 20000, Partitions: 32, Dim: 512}))
 	c := config.Config{Plan: macro.Rows, RowReads: config.RowsPacked, Hidden: 8, BatchSize: 25, Fanouts: []int{3, 3}, Epochs: 1, Seed: 5, Split: "split", Threads: 1}
@@ -167,7 +167,7 @@ func TestEvaluatedOnce(t *testing.T) {
 	}
 	defer func() { _ = e.Close() }()
 	s := &one.Summary
-	if s.EvalBytesRead != e.BytesRead() || s.ValidAccuracy != e.Metrics[0].Accuracy || s.TestAccuracy != e.Metrics[1].Accuracy {
+	if ratio := float64(s.EvalBytesRead) / float64(e.BytesRead()); ratio < .95 || ratio > 1.05 || s.ValidAccuracy != e.Metrics[0].Accuracy || s.TestAccuracy != e.Metrics[1].Accuracy {
 		t.Errorf("the run's evaluation reads %d bytes and finds %v and %v, one within the budget %d bytes, %+v", s.EvalBytesRead, s.ValidAccuracy, s.TestAccuracy, e.BytesRead(), e.Metrics)
 	}
 	c.Epochs = 2
