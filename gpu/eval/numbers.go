@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/store/stats"
 )
 
 // NumberMetrics is how far the numbers that a model says are from a split's labels, in the labels' unit.
@@ -21,27 +22,25 @@ type NumberMetrics struct {
 // numberSums are what a split's metrics are made of.
 type numberSums struct {
 	absolute, squared float64
-	n, mean, around   float64 // of labels: how many, their mean, and their squared distances from it (Welford, 1962)
+	labels            stats.Spread
 }
 
 func (s *numberSums) add(value, label float64) {
 	d := value - label
 	s.absolute, s.squared = s.absolute+math.Abs(d), s.squared+d*d
-	s.n++
-	off := label - s.mean
-	s.mean += off / s.n
-	s.around += off * (label - s.mean)
+	s.labels.Add(label)
 }
 
 func (s *numberSums) metrics() *NumberMetrics {
-	if s.n == 0 {
+	n := s.labels.N
+	if n == 0 {
 		return nil
 	}
-	m := &NumberMetrics{MAE: s.absolute / s.n, RMSE: math.Sqrt(s.squared / s.n), R2: math.NaN()}
+	m := &NumberMetrics{MAE: s.absolute / n, RMSE: math.Sqrt(s.squared / n), R2: math.NaN()}
 	switch {
-	case s.n < 2:
-	case s.around > 0:
-		m.R2 = 1 - s.squared/s.around
+	case n < 2:
+	case s.labels.Squares > 0:
+		m.R2 = 1 - s.squared/s.labels.Squares
 	case s.squared > 0:
 		m.R2 = 0
 	default:

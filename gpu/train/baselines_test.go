@@ -1,8 +1,6 @@
 package train
 
 import (
-	"context"
-	"errors"
 	"reflect"
 	"testing"
 
@@ -52,23 +50,7 @@ func TestBaselines(t *testing.T) {
 		})
 	}
 	t.Run("resumed", func(t *testing.T) {
-		c := base
-		c.CheckpointFile, c.CheckpointEvery = dir+"/run", "0"
-		ctx, cancel := context.WithCancel(t.Context())
-		h := ask
-		h.Batch = func(epoch int, batches int64) {
-			if epoch == 3 && batches == 2 {
-				cancel()
-			}
-		}
-		if _, err := trainNode(ctx, t, dir, c, h); !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-		c.Resume = true
-		cp, err := trainNode(t.Context(), t, dir, c, ask)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cp := brokenOff(t, dir, base, ask, 3, 2)
 		if !reflect.DeepEqual(cp.Summary.Baselines, first) {
 			t.Errorf("resumed %+v, expected %+v", cp.Summary.Baselines, first)
 		}

@@ -1,8 +1,6 @@
 package train
 
 import (
-	"context"
-	"errors"
 	"math/rand/v2"
 	"testing"
 
@@ -74,21 +72,7 @@ func TestClassWeights(t *testing.T) {
 	}
 	c := base
 	weigh(&c)
-	c.CheckpointFile, c.CheckpointEvery = dir+"/run", "0"
-	ctx, cancel := context.WithCancel(t.Context())
-	_, err := trainNode(ctx, t, dir, c, Hooks{Batch: func(epoch int, batches int64) {
-		if epoch == 11 && batches == 1 {
-			cancel()
-		}
-	}})
-	if !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	c.Resume = true
-	cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cp := brokenOff(t, dir, c, Hooks{}, 11, 1)
 	if outcome(cp) != outcome(weighed) {
 		t.Errorf("resumed %s, expected %s", outcome(cp), outcome(weighed))
 	}

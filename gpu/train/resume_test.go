@@ -35,6 +35,28 @@ func trainNodeOn(ctx context.Context, t *testing.T, dev gpu.Device, dir string, 
 	return Node(ctx, st, dev, c, h)
 }
 
+// brokenOff trains until a mini-batch of an epoch, counted from 0, is over, and goes on from there in a second run.
+func brokenOff(t *testing.T, dir string, c config.Config, h Hooks, epoch int, batches int64) *Checkpoint {
+	t.Helper()
+	c.CheckpointFile, c.CheckpointEvery = dir+"/run", "0"
+	ctx, cancel := context.WithCancel(t.Context())
+	first := h
+	first.Batch = func(e int, b int64) {
+		if e == epoch && b == batches {
+			cancel()
+		}
+	}
+	if _, err := trainNode(ctx, t, dir, c, first); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	c.Resume = true
+	cp, err := trainNode(t.Context(), t, dir, c, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cp
+}
+
 // outcome is what a run leaves that is no time: its model, which is the best epoch's, and what was counted.
 func outcome(cp *Checkpoint) string {
 	s := &cp.Summary

@@ -143,7 +143,7 @@ func (s *session) test(ctx context.Context) error {
 // weights; of numbers, what falls as the mean absolute error grows.
 func (s *session) score(m eval.Metrics) float64 {
 	if n := m.Numbers; n != nil {
-		return 1 / (1 + n.MAE/float64(s.shape.Numbers.Deviation))
+		return s.shape.Numbers.Score(n.MAE)
 	}
 	if b := s.balanced(m); b != nil {
 		return *b

@@ -18,22 +18,39 @@ type Numbers struct {
 	Deviation float64 `json:"deviation"` // the root of the mean squared distance from the mean
 }
 
-// add counts x: Welford (1962), Note on a method for calculating corrected sums of squares and products. Deviation is the sum of
-// squares until end.
-func (n *Numbers) add(x float64) {
-	if n.Nodes++; n.Nodes == 1 {
-		n.Min, n.Max = x, x
-	}
-	n.Min, n.Max = min(n.Min, x), max(n.Max, x)
-	d := x - n.Mean
-	n.Mean += d / float64(n.Nodes)
-	n.Deviation += d * (x - n.Mean)
+// Spread is the mean of numbers and their squared distances from it, in one pass (Welford, 1962).
+type Spread struct {
+	N, Mean, Squares float64
 }
 
-func (n *Numbers) end() {
-	if n.Nodes > 0 {
-		n.Deviation = math.Sqrt(n.Deviation / float64(n.Nodes))
+// Add counts x.
+func (s *Spread) Add(x float64) {
+	s.N++
+	d := x - s.Mean
+	s.Mean += d / s.N
+	s.Squares += d * (x - s.Mean)
+}
+
+// counted are numbers that are looked at.
+type counted struct {
+	Spread
+	min, max float64
+}
+
+func (c *counted) add(x float64) {
+	if c.N == 0 {
+		c.min, c.max = x, x
 	}
+	c.min, c.max = min(c.min, x), max(c.max, x)
+	c.Add(x)
+}
+
+func (c *counted) numbers() Numbers {
+	n := Numbers{Nodes: uint64(c.N), Min: c.min, Mean: c.Mean, Max: c.max}
+	if c.N > 0 {
+		n.Deviation = math.Sqrt(c.Squares / c.N)
+	}
+	return n
 }
 
 // NumbersOf reads the store's labels, which are numbers, and a split column ("" = the first), 5 bytes a node. It returns what all labels
@@ -48,15 +65,17 @@ func NumbersOf(ctx context.Context, s *store.Store, split string) (all Numbers, 
 	if err != nil && split != "" {
 		return all, nil, err
 	}
+	var seen counted
+	var of []counted // by value of the split
 	if err == nil {
-		parts = make([]Numbers, len(store.SplitNames()))
+		of = make([]counted, len(store.SplitNames()))
 	}
 	var labels, splits []byte
 	for p := range m.Partitions {
 		if labels, err = s.ReadColumn(ctx, c.Name, store.PartitionID(p), labels); err != nil {
 			return all, nil, err
 		}
-		if parts != nil {
+		if of != nil {
 			if splits, err = s.ReadColumn(ctx, by.Name, store.PartitionID(p), splits); err != nil {
 				return all, nil, err
 			}
@@ -70,15 +89,14 @@ func NumbersOf(ctx context.Context, s *store.Store, split string) (all Numbers, 
 				continue
 			}
 			x := float64(blocks.CodedNumber(code))
-			all.add(x)
-			if parts != nil && int(splits[i]) < len(parts) {
-				parts[splits[i]].add(x)
+			seen.add(x)
+			if of != nil && int(splits[i]) < len(of) {
+				of[splits[i]].add(x)
 			}
 		}
 	}
-	all.end()
-	for k := range parts {
-		parts[k].end()
+	for k := range of {
+		parts = append(parts, of[k].numbers())
 	}
-	return all, parts, nil
+	return seen.numbers(), parts, nil
 }

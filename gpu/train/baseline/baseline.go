@@ -149,12 +149,11 @@ func alone(ctx context.Context, st *store.Store, dev gpu.Device, o *Options, s *
 	if err := t.fit(w.epochs); err != nil {
 		return err
 	}
-	score, err := t.score(d.test)
+	score, mae, err := t.score(d.test)
 	if err != nil {
 		return err
 	}
-	if n := o.Model.Numbers; n != nil {
-		mae := (1/score - 1) * float64(n.Deviation)
+	if o.Model.Numbers != nil {
 		r.FeaturesMAE = &mae
 	} else {
 		r.FeaturesAccuracy = &score

@@ -39,7 +39,7 @@ func (t *trained) fit(epochs int) error {
 		if len(t.data.valid) == 0 {
 			continue
 		}
-		score, err := t.score(t.data.valid)
+		score, _, err := t.score(t.data.valid)
 		if err != nil {
 			return err
 		}
@@ -79,8 +79,8 @@ func (t *trained) step(rows []uint32, seed uint64) error {
 	return t.arena.Reset()
 }
 
-// score is the accuracy of the model on some rows, or, of numbers, 1/(1 + mean absolute error/deviation).
-func (t *trained) score(rows places) (float64, error) {
+// score is the accuracy of the model on some rows, or, of numbers, that of their mean absolute error mae ([nn.NumberScale.Score]).
+func (t *trained) score(rows places) (score, mae float64, err error) {
 	correct, far := 0, 0.
 	scale := t.o.Model.Numbers
 	var logits []float32
@@ -88,12 +88,12 @@ func (t *trained) score(rows places) (float64, error) {
 		p := &nn.Pass{Queue: t.q, Arena: t.arena}
 		out := t.model.Forward(p, t.graphs(len(batch)), t.input(batch))
 		if err := t.q.Err(); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		logits = append(logits[:0], make([]float32, out.Len())...)
 		t.q.Download(blocks.Bytes(logits), out)
 		if err := t.q.Sync(t.ctx); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		for i, r := range batch {
 			if scale != nil {
@@ -111,14 +111,14 @@ func (t *trained) score(rows places) (float64, error) {
 			}
 		}
 		if err := t.arena.Reset(); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	n := float64(max(1, len(rows)))
 	if scale != nil {
-		return 1 / (1 + far/n/float64(scale.Deviation)), nil
+		return scale.Score(far / n), far / n, nil
 	}
-	return float64(correct) / n, nil
+	return float64(correct) / n, 0, nil
 }
 
 // graphs have no edges: a node is its own destination.

@@ -72,13 +72,13 @@ func (s *sampler) counts(ctx context.Context, r *Result) error {
 	for i := range counts {
 		counts[i] = make([]uint64, s.m.Schema.Classes)
 	}
-	var sum float64 // of the training nodes' numbers
+	var far [4]float64 // of each split: the numbers' distances from the training nodes' mean
+	scale := s.o.Model.Numbers
 	err := s.each(ctx, func(_ store.NodeID, split uint8, label int32) {
 		switch {
-		case s.o.Model.Numbers != nil:
-			if s.nodes[split&3]++; split == store.SplitTrain {
-				sum += float64(blocks.CodedNumber(label))
-			}
+		case scale != nil:
+			s.nodes[split&3]++
+			far[split&3] += math.Abs(float64(blocks.CodedNumber(label)) - float64(scale.Mean))
 		case int(label) < s.m.Schema.Classes:
 			counts[split&3][label]++
 			s.nodes[split&3]++
@@ -94,16 +94,10 @@ func (s *sampler) counts(ctx context.Context, r *Result) error {
 	if r.Split = s.testing; s.nodes[s.value] == 0 || s.nodes[store.SplitTrain] == 0 {
 		return fmt.Errorf("%w: labelled nodes to train and to test", store.ErrNotFound)
 	}
-	if s.o.Model.Numbers != nil {
-		mean, far := sum/float64(s.nodes[store.SplitTrain]), 0.
-		err := s.each(ctx, func(_ store.NodeID, split uint8, label int32) {
-			if split == s.value {
-				far += math.Abs(float64(blocks.CodedNumber(label)) - mean)
-			}
-		})
-		far /= float64(s.nodes[s.value])
-		r.Mean, r.MeanMAE = &mean, &far
-		return err
+	if scale != nil {
+		mean, mae := float64(scale.Mean), far[s.value]/float64(s.nodes[s.value])
+		r.Mean, r.MeanMAE = &mean, &mae
+		return nil
 	}
 	of := counts[store.SplitTrain]
 	r.Majority = slices.Index(of, slices.Max(of))

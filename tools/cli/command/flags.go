@@ -62,6 +62,14 @@ func FormatPercent(share float64) string {
 	return fmt.Sprintf("%.2f %%", 100*share)
 }
 
+// FormatNumber writes a number of any unit in five digits, without an exponent where people need none.
+func FormatNumber(x float64) string {
+	if size := math.Abs(x); size >= 1e-4 && size < 1e9 {
+		return strconv.FormatFloat(x, 'f', max(0, 4-int(math.Floor(math.Log10(size)))), 64)
+	}
+	return strconv.FormatFloat(x, 'g', 5, 64)
+}
+
 // String implements pflag.Value.
 func (f *Size) String() string {
 	if *f == 0 {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -30,6 +31,15 @@ func (e *Env) Event(name string, fields map[string]any) {
 		panic(err)
 	}
 	_, _ = e.Stdout.Write(append(b, '\n'))
+}
+
+// Warn says what is likely to be wrong: for programs as an event.
+func (e *Env) Warn(text string) {
+	if e.JSON {
+		e.Event("warning", map[string]any{"text": text})
+		return
+	}
+	fmt.Fprintf(e.Stderr, "gstore: warning: %s\n", text)
 }
 
 // Told is where a command says how its work goes and what came of it: nowhere with --quiet.

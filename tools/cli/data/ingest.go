@@ -342,10 +342,7 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 	}
 	if o.mem != "" { // better known now than after a layout that does not do
 		if err := recipe.Refused(ctx, dir, in.MemoryBytes); err != nil {
-			text := fmt.Sprintf("the store is made, and training it within --mem %s is refused: %s", o.mem, strings.TrimPrefix(err.Error(), "store: "))
-			if e.Event("warning", map[string]any{"text": text}); !e.JSON {
-				fmt.Fprintf(e.Stderr, "gstore: warning: %s\n", text)
-			}
+			e.Warn(fmt.Sprintf("the store is made, and training it within --mem %s is refused: %s", o.mem, strings.TrimPrefix(err.Error(), "store: ")))
 		}
 	}
 	e.Event("summary", map[string]any{

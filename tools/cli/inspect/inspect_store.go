@@ -306,7 +306,7 @@ func runText(r store.Run) string {
 	best := "not evaluated"
 	switch {
 	case s.ValidMAE != nil && s.TestMAE != nil:
-		best = fmt.Sprintf("epoch %d: valid MAE %.5g, test MAE %.5g", s.BestEpoch, *s.ValidMAE, *s.TestMAE)
+		best = fmt.Sprintf("epoch %d: valid MAE %s, test MAE %s", s.BestEpoch, command.FormatNumber(*s.ValidMAE), command.FormatNumber(*s.TestMAE))
 	case s.ValidAccuracy != nil && s.TestAccuracy != nil:
 		best = fmt.Sprintf("epoch %d: valid %s, test %s", s.BestEpoch, command.FormatPercent(*s.ValidAccuracy), command.FormatPercent(*s.TestAccuracy))
 	case s.ValidMRR != nil && s.TestMRR != nil:

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 
 	"github.com/gstore/gstore/store/buffer/metrics"
+	"github.com/gstore/gstore/tools/cli/command"
 )
 
 // resultCharts are the curves of what epochs came to; none where a run wrote no results.
@@ -60,7 +61,7 @@ func ending(e *metrics.End) string {
 	case e.TestMRR != nil && e.TestHits10 != nil:
 		return fmt.Sprintf("Test MRR %.4f, hits@10 %.4f (filtered, against all nodes).", *e.TestMRR, *e.TestHits10)
 	case e.TestMAE != nil && e.ValidMAE != nil:
-		return fmt.Sprintf("Test MAE %.5g, validation %.5g, of epoch %d.", *e.TestMAE, *e.ValidMAE, e.BestEpoch)
+		return fmt.Sprintf("Test MAE %s, validation %s, of epoch %d.", command.FormatNumber(*e.TestMAE), command.FormatNumber(*e.ValidMAE), e.BestEpoch)
 	case e.TestAccuracy != nil && e.ValidAccuracy != nil:
 		return fmt.Sprintf("Test accuracy %.2f %%, validation %.2f %%, of epoch %d.", 100**e.TestAccuracy, 100**e.ValidAccuracy, e.BestEpoch)
 	case e.TestAccuracy != nil:

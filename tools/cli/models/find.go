@@ -110,7 +110,7 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 	case runs > 1 && best.accuracy < 0: // none has validation nodes
 		which += fmt.Sprintf(", the last of %d: none has validation nodes; --checkpoint N takes another", runs)
 	case runs > 1 && best.mae >= 0:
-		which += fmt.Sprintf(", of %d the best on validation nodes (MAE %.5g); --checkpoint N takes another", runs, best.mae)
+		which += fmt.Sprintf(", of %d the best on validation nodes (MAE %s); --checkpoint N takes another", runs, command.FormatNumber(best.mae))
 	case runs > 1:
 		which += fmt.Sprintf(", of %d the best on validation nodes (%.2f %%); --checkpoint N takes another", runs, 100*best.accuracy)
 	}

@@ -16,17 +16,8 @@ func warnBaselines(e *command.Env, s *train.Summary, names []string) {
 		return
 	}
 	if text := unbeaten(s, names); text != "" {
-		warn(e, text)
+		e.Warn(text)
 	}
-}
-
-// warn says what is likely to be wrong: for programs as an event.
-func warn(e *command.Env, text string) {
-	if e.JSON {
-		e.Event("warning", map[string]any{"text": text})
-		return
-	}
-	fmt.Fprintf(e.Stderr, "gstore: warning: %s\n", text)
 }
 
 // besideText says what the baselines come to.

@@ -27,7 +27,7 @@ func (o *trainOptions) tellNeighbours(e *command.Env, m *store.Manifest, told bo
 			return command.Usagef("%s: a model of the graph would learn from the nodes' own features alone. %s; --model mlp trains on features alone, and a model that is named with --model is trained all the same",
 				text, remedy(&s))
 		case s.Share() >= noticed:
-			warn(e, fmt.Sprintf("%s. %s", text, remedy(&s)))
+			e.Warn(fmt.Sprintf("%s. %s", text, remedy(&s)))
 		case told && !e.JSON:
 			fmt.Fprintf(e.Told(), "neighbours: %s\n", text)
 		}

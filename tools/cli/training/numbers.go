@@ -3,7 +3,6 @@ package training
 import (
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/train"
@@ -15,10 +14,7 @@ func number(x *float64) string {
 	if x == nil {
 		return "-"
 	}
-	if size := math.Abs(*x); size >= 1e-4 && size < 1e9 {
-		return strconv.FormatFloat(*x, 'f', max(0, 4-int(math.Floor(math.Log10(size)))), 64)
-	}
-	return strconv.FormatFloat(*x, 'g', 5, 64)
+	return command.FormatNumber(*x)
 }
 
 // errorsText says how far a model of numbers is from the labels of test and valid.
