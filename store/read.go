@@ -113,8 +113,8 @@ func (s *Store) TrainingClasses(ctx context.Context, split string) ([][]ClassNod
 	if err != nil {
 		return nil, err
 	}
-	labels := m.ColumnsOf(RoleLabel)
-	if len(labels) == 0 || m.Schema.Classes < 1 {
+	labels := m.Labels()
+	if labels == nil || m.Schema.Classes < 1 {
 		return nil, fmt.Errorf("%w: a label column", ErrNotFound)
 	}
 	counts := make([][]ClassNodes, len(m.Partitions))
@@ -124,7 +124,7 @@ func (s *Store) TrainingClasses(ctx context.Context, split string) ([][]ClassNod
 		if splits, err = s.ReadColumn(ctx, column.Name, PartitionID(p), splits); err != nil {
 			return nil, err
 		}
-		if values, err = s.ReadColumn(ctx, labels[0].Name, PartitionID(p), values); err != nil {
+		if values, err = s.ReadColumn(ctx, labels.Name, PartitionID(p), values); err != nil {
 			return nil, err
 		}
 		clear(dense)

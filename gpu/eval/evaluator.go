@@ -52,9 +52,6 @@ type Options struct {
 	Probabilities bool
 }
 
-// ofNumbers leaves out what a model of numbers has not.
-func (o *Options) ofNumbers() { o.Confusion, o.AUC, o.Predictions = false, false, false }
-
 // Metrics is how well a model does on one split.
 type Metrics struct {
 	Nodes    int64   `json:"nodes"`
@@ -175,8 +172,8 @@ type Evaluator struct {
 // layers. A budget too small for the smallest tiles is [store.ErrBudget].
 func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) {
 	m := src.Manifest()
-	if o.Model.Numbers != nil {
-		o.ofNumbers()
+	if o.Model.Numbers != nil { // which has no classes
+		o.Confusion, o.AUC, o.Predictions = false, false, false
 	}
 	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), made: gpu.NewArena(dev), sized: -1, maxDim: maxDim, confusion: o.Confusion,
 		edges: edgeBuilder{src: src, undirected: m.Schema.Undirected, parts: m.Partitions}}
@@ -240,15 +237,15 @@ func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) 
 	if o.Unlabelled {
 		return e, e.plan(maxDim)
 	}
-	labels := m.ColumnsOf(store.RoleLabel)
-	if len(labels) == 0 {
+	labels := m.Labels()
+	if labels == nil {
 		return nil, fmt.Errorf("evaluation: %w: a column of role %s", store.ErrNotFound, store.RoleLabel)
 	}
 	split, err := m.SplitColumn(o.Split)
 	if err != nil {
 		return nil, fmt.Errorf("evaluation: %w", err)
 	}
-	e.label, e.split = labels[0].Name, split.Name
+	e.label, e.split = labels.Name, split.Name
 	return e, e.plan(maxDim)
 }
 

@@ -87,7 +87,7 @@ func loadGraph(ctx context.Context, s *store.Store, o *Options) (_ *graph, err e
 	}
 	defer func() { _ = held.Free() }()
 	l.scratch, l.order = held.Bytes()[:room:room], view(held.Bytes()[room:], n)
-	if len(m.ColumnsOf(store.RoleLabel)) > 0 && o.Labels {
+	if m.Labels() != nil && o.Labels {
 		labels := take(n)
 		if err := l.readLabels(ctx, labels); err != nil {
 			return nil, err
@@ -177,7 +177,7 @@ func (l *loader) column(ctx context.Context, c *store.ColumnInfo, elem blocks.El
 }
 
 func (l *loader) readLabels(ctx context.Context, to []uint32) error {
-	c := l.m.ColumnsOf(store.RoleLabel)[0]
+	c := l.m.Labels()
 	for p := range l.m.Partitions {
 		b, err := l.column(ctx, c, blocks.Int32, p)
 		if err != nil {

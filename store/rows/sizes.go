@@ -184,7 +184,7 @@ func graphBytes(m *store.Manifest, o *Options) (int64, error) {
 	if o.Both {
 		bytes *= 2
 	}
-	if len(m.ColumnsOf(store.RoleLabel)) > 0 && o.Labels {
+	if m.Labels() != nil && o.Labels {
 		bytes += 4 * n
 	}
 	seeds, err := seedsMost(m, o)

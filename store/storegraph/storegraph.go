@@ -127,8 +127,8 @@ func open(ctx context.Context, s *store.Store, dir string, budget Budget, nodes 
 // where there is none). nil if the store has no labels.
 func Classes(ctx context.Context, s *store.Store, split string) ([]uint16, error) {
 	m := s.Manifest()
-	labels := m.ColumnsOf(store.RoleLabel)
-	if len(labels) == 0 {
+	labels := m.Labels()
+	if labels == nil {
 		return nil, nil
 	}
 	var splitColumn *store.ColumnInfo
@@ -141,14 +141,14 @@ func Classes(ctx context.Context, s *store.Store, split string) ([]uint16, error
 	if splitColumn == nil && split != "" {
 		return nil, fmt.Errorf("%w: split %q", store.ErrNotFound, split)
 	}
-	if labels[0].Elem != blocks.Int32 || labels[0].Dim != 1 {
-		return nil, fmt.Errorf("%w: label column %q is %v × %d, expected one int32", store.ErrInvalid, labels[0].Name, labels[0].Elem, labels[0].Dim)
+	if labels.Elem != blocks.Int32 || labels.Dim != 1 {
+		return nil, fmt.Errorf("%w: label column %q is %v × %d, expected one int32", store.ErrInvalid, labels.Name, labels.Elem, labels.Dim)
 	}
 	classes := make([]uint16, m.Nodes)
 	var labelBuf, splitBuf []byte
 	for p, info := range m.Partitions {
 		var err error
-		if labelBuf, err = s.ReadColumn(ctx, labels[0].Name, store.PartitionID(p), labelBuf); err != nil {
+		if labelBuf, err = s.ReadColumn(ctx, labels.Name, store.PartitionID(p), labelBuf); err != nil {
 			return nil, err
 		}
 		values, err := blocks.View[int32](labelBuf)
@@ -164,7 +164,7 @@ func Classes(ctx context.Context, s *store.Store, split string) ([]uint16, error
 			if l < 0 || splitColumn != nil && splitBuf[i] != store.SplitTrain {
 				continue
 			}
-			if labels[0].Numbers { // as if of one class
+			if labels.Numbers { // as if of one class
 				l = 0
 			}
 			if l >= math.MaxUint16 {

@@ -67,6 +67,15 @@ func Open(o Options) (gpu.Device, error) {
 	return dev, err
 }
 
+// Unasked describes the device that is taken where none is named, for who plans and computes nothing.
+func Unasked() (gpu.Info, error) {
+	dev, err := Open(Options{Threads: 1})
+	if err != nil {
+		return gpu.Info{}, err
+	}
+	return dev.Info(), dev.Close()
+}
+
 // parse returns the number of a GPU's name.
 func parse(name string) (int, error) {
 	number, ok := strings.CutPrefix(name, "cuda")

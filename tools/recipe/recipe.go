@@ -10,7 +10,6 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/precompute"
-	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/gpu/train/planning"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
@@ -143,17 +142,15 @@ func besideBytes(ctx context.Context, p *ingest.Prospect, in *ingest.Options, me
 	m := p.Manifest(*in)
 	m.Schema.Task = store.TaskNode
 	m.Schema.Classes = max(m.Schema.Classes, 1) // what is not known yet: states have more columns
-	c := config.Config{Model: config.ModelAuto, MemoryBytes: memory}
-	_ = c.Fit(m) // why is for a run's people
-	if c.Normalize() != nil {
-		return 0, false
-	}
-	dev, err := device.Open(device.Options{Threads: 1})
+	c, err := unasked(m, memory)
 	if err != nil {
 		return 0, false
 	}
-	defer func() { _ = dev.Close() }()
-	a, err := planning.OpenAhead(ctx, dev.Info(), m, c)
+	info, err := device.Unasked()
+	if err != nil {
+		return 0, false
+	}
+	a, err := planning.OpenAhead(ctx, info, m, c)
 	if err != nil { // training will say what does not fit the task
 		return 0, false
 	}

@@ -19,9 +19,9 @@ func Refused(ctx context.Context, dir string, memory int64) error {
 	if err != nil {
 		return nil // who trains will say so
 	}
-	dev, err := device.Open(device.Options{Threads: 1})
+	info, err := device.Unasked()
 	if err == nil {
-		err = errors.Join(decide(ctx, s, dev.Info(), memory), dev.Close())
+		err = decide(ctx, s, info, memory)
 	}
 	if err = errors.Join(err, s.Close()); errors.Is(err, store.ErrBudget) {
 		return err
@@ -44,9 +44,8 @@ func decide(ctx context.Context, s *store.Store, info gpu.Info, memory int64) er
 		}
 		return d.Close()
 	case m.Task() == store.TaskNode && labels != nil && len(m.ColumnsOf(store.RoleSplit)) > 0:
-		c := config.Config{Model: config.ModelAuto, MemoryBytes: memory}
-		c.Fit(m)
-		if err := c.Normalize(); err != nil {
+		c, err := unasked(m, memory)
+		if err != nil {
 			return err
 		}
 		d, err := planning.Decide(ctx, s, info, c)
@@ -56,4 +55,11 @@ func decide(ctx context.Context, s *store.Store, info gpu.Info, memory int64) er
 		return d.Close()
 	}
 	return nil
+}
+
+// unasked is how training of nodes is configured by its defaults.
+func unasked(m *store.Manifest, memory int64) (config.Config, error) {
+	c := config.Config{Model: config.ModelAuto, MemoryBytes: memory}
+	_ = c.Fit(m) // why is for a run's people
+	return c, c.Normalize()
 }

@@ -37,11 +37,11 @@ func newSampler(st *store.Store, o *Options) (*sampler, error) {
 	if err != nil {
 		return nil, err
 	}
-	labels := m.ColumnsOf(store.RoleLabel)
-	if len(labels) == 0 {
+	labels := m.Labels()
+	if labels == nil {
 		return nil, fmt.Errorf("%w: a column of role %s", store.ErrNotFound, store.RoleLabel)
 	}
-	return &sampler{st: st, m: m, o: o, label: labels[0].Name, split: split.Name, key: keyed.New(o.Model.Seed).With(placeSample)}, nil
+	return &sampler{st: st, m: m, o: o, label: labels.Name, split: split.Name, key: keyed.New(o.Model.Seed).With(placeSample)}, nil
 }
 
 func (s *sampler) nodes64(split uint8) int64 { return int64(s.nodes[split]) }

@@ -133,7 +133,7 @@ func Open(ctx context.Context, st *store.Store, cfg config.Config, o Options) (_
 	if planned.Choice.Policy == macro.TrainNodes && seeds != "train" && o.Nodes == nil {
 		return nil, fmt.Errorf("train: loader: plan %s has %s nodes in memory by the way only: choose plan %s for them", macro.TrainNodes, seeds, macro.Hanoi)
 	}
-	planned.Options.Split, planned.Options.Labels = seeds, len(m.ColumnsOf(store.RoleLabel)) > 0
+	planned.Options.Split, planned.Options.Labels = seeds, m.Labels() != nil
 	if o.Structure {
 		planned.Options.Features = nil
 	}

@@ -147,12 +147,8 @@ type planned struct {
 
 // decide asks what training would do.
 func (o *planOptions) decide(ctx context.Context, s *store.Store, links bool) (p planned, err error) {
-	dev, err := device.Open(device.Options{Threads: 1})
+	info, err := device.Unasked()
 	if err != nil {
-		return p, err
-	}
-	info := dev.Info()
-	if err := dev.Close(); err != nil {
 		return p, err
 	}
 	if links {
