@@ -178,6 +178,9 @@ func (r *evaluation) countEdges(ctx context.Context) error {
 // there is one. Tiles of sources, and their pieces, come in ascending order, so that however the budget cuts them, a
 // destination's messages are added up in the order of their sources.
 func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to int, acc gpu.Tensor, degrees []float32) error {
+	if r.on != nil && r.on.keeps && r.sink == nil {
+		return r.accumulateResident(ctx, layer, to, acc, degrees)
+	}
 	at := r.work
 	c, done, err := r.edgesOf(ctx, from, to)
 	if err != nil {
@@ -247,15 +250,9 @@ func (r *evaluation) accumulatePiece(ctx context.Context, layer nn.Streamer, c c
 	}
 	defer release()
 	q := r.queue
-	var degrees [2][]int32
-	if r.counts != nil && r.edges.weight == nil {
-		for i, t := range []Tile{from, r.work.tiles[to]} {
-			b, err := r.countsOf(i, t)
-			if err != nil {
-				return err
-			}
-			degrees[i] = asInt32(b)
-		}
+	degrees, err := r.endDegrees(from, to)
+	if err != nil {
+		return err
 	}
 	if r.sink != nil {
 		x := Addition{Layer: r.layer, From: from, To: r.work.tiles[to], Indptr: c.indptr, Indices: c.indices, Relations: c.relations, In: input, First: first, Last: last,
@@ -282,17 +279,39 @@ func (r *evaluation) accumulatePiece(ctx context.Context, layer nn.Streamer, c c
 	g := gpu.Graph{NumDst: r.work.tiles[to].Nodes, NumSrc: from.Nodes, Indptr: r.arena.Int32s(q, c.indptr), Indices: r.arena.Int32s(q, c.indices)}
 	if c.hasWeights {
 		g.Weights = nn.WeightColumn(r.arena.Float32s(q, c.weights))
-	} else if d, ok := layer.(nn.DegreeReader); ok && d.ReadsDegrees() {
-		g.SrcDegrees, g.DstDegrees = r.arena.Int32s(q, degrees[0]), r.arena.Int32s(q, degrees[1])
 	}
 	if c.columns > 0 {
 		g.EdgeFeatures = nn.FeatureRows(r.arena.Float32s(q, c.features), c.columns)
 	}
-	layer.Accumulate(&nn.Pass{Queue: q, Arena: r.arena}, &g, input, acc)
+	return r.add(ctx, layer, &g, degrees, input, acc)
+}
+
+// add adds the messages along a graph's edges, with the degrees of both ends where the layer reads them.
+func (r *evaluation) add(ctx context.Context, layer nn.Streamer, g *gpu.Graph, degrees [2][]int32, input nn.Input, acc gpu.Tensor) error {
+	q := r.queue
+	if d, ok := layer.(nn.DegreeReader); ok && d.ReadsDegrees() && g.Weights.IsZero() {
+		g.SrcDegrees, g.DstDegrees = r.arena.Int32s(q, degrees[0]), r.arena.Int32s(q, degrees[1])
+	}
+	layer.Accumulate(&nn.Pass{Queue: q, Arena: r.arena}, g, input, acc)
 	if err := q.Sync(ctx); err != nil {
 		return err
 	}
 	return r.arena.Reset()
+}
+
+// endDegrees are the degrees of a piece of sources and of tile to's nodes, of a model that reads them.
+func (r *evaluation) endDegrees(from Tile, to int) (degrees [2][]int32, err error) {
+	if r.counts == nil || r.edges.weight != nil {
+		return degrees, nil
+	}
+	for i, t := range []Tile{from, r.work.tiles[to]} {
+		b, err := r.countsOf(i, t)
+		if err != nil {
+			return degrees, err
+		}
+		degrees[i] = asInt32(b)
+	}
+	return degrees, nil
 }
 
 // Degrees fills to with the incoming edges of nodes from internal id first on, of a model that reads degrees.

@@ -77,6 +77,9 @@ func (e *Evaluator) leastFew(accumulated, source, directions int64) int64 {
 // few returns the closure of what a run is asked for; nil where all nodes are computed. The caller gives it back by release.
 func (r *evaluation) few(ctx context.Context, model *nn.Model, sink Sink) (c *closure, release func(), err error) {
 	e, none := r.Evaluator, func() {}
+	if r.on != nil { // all nodes take less than finding some
+		return nil, none, nil
+	}
 	chooser, chooses := sink.(Chooser)
 	if !e.fewer() || sink != nil && !chooses || len(r.splits) == 0 && sink == nil {
 		return nil, none, nil

@@ -117,6 +117,9 @@ type Evaluator struct {
 	pieceNodes uint64
 	// aheads: there is room for another piece, which is read while one is computed with.
 	aheads bool
+	// What stays on the device, nil if nothing does, and how much of its own memory that may take.
+	on          *resident
+	deviceBytes int64
 	// Where each destination's edges from the next piece begin, and the edges from one.
 	begins, part *blockio.Slab
 	// chunkRows is how many nodes a layer finishes at a time.
@@ -461,7 +464,8 @@ func (e *Evaluator) Close() error {
 		(*s).Close()
 		*s = nil
 	}
-	err := errors.Join(e.arena.Close(), e.dropVectors())
+	err := errors.Join(e.arena.Close(), e.dropVectors(), e.on.free())
+	e.on = nil
 	if e.made != nil { // a ranker's evaluator has no layers
 		err = errors.Join(err, e.made.Close())
 	}

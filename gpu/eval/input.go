@@ -22,6 +22,10 @@ type rows struct {
 // input returns the states of the sources of a tile, or a piece of one, below the layer, valid until release. Those of the piece
 // that is expected next are read meanwhile.
 func (r *evaluation) input(ctx context.Context, of Tile) (in nn.Input, release func(), err error) {
+	if r.on != nil {
+		in, err = r.residentInput(ctx, of)
+		return in, func() {}, err
+	}
 	tables, err := r.load(ctx, of)
 	if err != nil {
 		return in, nil, err
@@ -32,6 +36,9 @@ func (r *evaluation) input(ctx context.Context, of Tile) (in nn.Input, release f
 // selves is input of the nodes of a piece of a tile of destinations, which are some of the sources.
 func (r *evaluation) selves(ctx context.Context, t Tile) (in nn.Input, release func(), err error) {
 	of := r.work.of.tile(t.Lo, t.Hi)
+	if r.on != nil { // where all nodes are computed
+		return r.input(ctx, of)
+	}
 	tables, err := r.load(ctx, of)
 	if err != nil {
 		return in, nil, err

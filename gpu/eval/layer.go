@@ -16,18 +16,22 @@ import (
 // evaluation is one Run.
 type evaluation struct {
 	*Evaluator
-	queue   *gpu.Queue
-	layer   int
-	work    *stage // of the layer
-	memory  bool   // hidden states lie in memory
-	sink    Sink   // to fill in this layer, or nil
-	splits  []uint8
-	metrics []Metrics
-	scale   *nn.NumberScale // of a model of numbers
-	numbers []numberSums    // of each split, likewise
-	in, out *spill.Table    // hidden states below and above the layer; in is nil below the first
-	jumps   bool
-	strip   []float32 // rows of some columns
+	queue *gpu.Queue
+	layer int
+	// chunkRows is how many nodes a layer finishes at a time.
+	chunkRows int
+	work      *stage // of the layer
+	memory    bool   // hidden states lie in memory
+	sink      Sink   // to fill in this layer, or nil
+	splits    []uint8
+	metrics   []Metrics
+	scale     *nn.NumberScale // of a model of numbers
+	numbers   []numberSums    // of each split, likewise
+	on        *resident       // nil: states lie in the host's memory or in files, in and out
+	inDim     int             // columns of the states below the layer
+	in, out   *spill.Table    // hidden states below and above the layer; in is nil below the first
+	jumps     bool
+	strip     []float32 // rows of some columns
 	// The states of in and out once more, by columns, where the layer above is computed by them; nil: they are not there.
 	inColumns, outColumns *columnTable
 	below                 []*spill.Table // of all layers, where the model jumps; in is one of them
@@ -218,6 +222,10 @@ func (r *evaluation) settle(ctx context.Context) error {
 
 // store writes a chunk of hidden states, whose first row is that of number first.
 func (r *evaluation) store(ctx context.Context, out gpu.Tensor, first uint64) error {
+	if r.on != nil {
+		r.queue.Copy(r.on.of(r.layer+1, out.Cols).View(int(first), 0, out.Rows, out.Cols), out)
+		return r.settle(ctx)
+	}
 	if n := out.Len(); cap(r.host) < n {
 		r.host = make([]float32, n)
 	}

@@ -30,6 +30,9 @@ func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, 
 		r.splits = append(r.splits, store.SplitValue(s))
 	}
 	defer r.close()
+	if err := r.reside(); err != nil {
+		return nil, fmt.Errorf("evaluation: %w", err)
+	}
 	few, done, err := r.few(ctx, model, sink)
 	if err != nil {
 		return nil, fmt.Errorf("evaluation: %w", err)
@@ -95,6 +98,7 @@ func (r *evaluation) run(ctx context.Context, few *closure, model *nn.Model, l i
 		return fmt.Errorf("%T cannot be evaluated from edge buckets", layers[l])
 	}
 	last := l == len(layers)-1 && !r.jumps
+	r.inDim = layer.InDim()
 	if r.layer, r.sink = l, nil; sink != nil && sink.Takes(l) {
 		r.sink = sink
 	}
@@ -155,6 +159,9 @@ func (r *evaluation) tiled(ctx context.Context, layer nn.Streamer, model *nn.Mod
 
 // openOut makes the table of the states that layer l computes; by columns too, if the layer above reads them so.
 func (r *evaluation) openOut(ctx context.Context, few *closure, layers []nn.Layer, l int, sink Sink) (err error) {
+	if r.on != nil {
+		return nil
+	}
 	nodes, dim := r.work.into.len(), layers[l].OutDim()
 	if r.out, err = spill.New(nodes, 4*int64(dim), r.memory, r.src.ScratchDir()); err != nil || l+1 == len(layers) {
 		return err
@@ -170,6 +177,9 @@ func (r *evaluation) openOut(ctx context.Context, few *closure, layers []nn.Laye
 func (r *evaluation) stageOf(ctx context.Context, few *closure, layers []nn.Layer, l int, sink Sink) (*stage, error) {
 	if few != nil {
 		return few.stages[l], nil
+	}
+	if r.on != nil {
+		return r.work, nil
 	}
 	s := r.whole()
 	layer, ok := layers[l].(nn.Streamer)

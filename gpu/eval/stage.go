@@ -24,7 +24,7 @@ type stage struct {
 
 // begin is a run of the evaluator that computes all nodes, unless it is told otherwise.
 func (e *Evaluator) begin(q *gpu.Queue) *evaluation {
-	return &evaluation{Evaluator: e, queue: q, work: e.whole(), memory: e.memory}
+	return &evaluation{Evaluator: e, queue: q, work: e.whole(), memory: e.memory, chunkRows: e.chunkRows}
 }
 
 // whole is the stage of all nodes. The edges of a tile are built at once where its account counts them all; those of an undirected graph

@@ -91,6 +91,7 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 		})
 	}
 	budget.Begin(ctx, &account)
+	e.KeepOnDevice(dev.Info().MemoryBytes/4*3 - c.Model.ParamBytes()) // a layer's tensors take the rest
 	metrics, err := e.Run(ctx, q, model, o.Splits...)
 	if err != nil {
 		return nil, errors.Join(err, e.Close())

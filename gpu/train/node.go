@@ -205,6 +205,13 @@ func (o *opening) openTrainer(ctx context.Context) (err error) {
 		s.free = o.it.Close
 		s.spare = a.Of(planning.HoldsEval) + a.Of(planning.HoldsBatch) + a.Of(planning.HoldsBuffer) + a.Of(planning.HoldsRows) - t.model.Params().Bytes()
 	}
+	if o.dev.Info().OwnMemory() {
+		room, err := ondevice.DeviceRoom(cfg, ctx, o.dev.Info(), o.m, s.shape)
+		if err != nil {
+			return err
+		}
+		s.eval.KeepOnDevice(room) // feature rows take no more than that, so this is left beside mini-batches
+	}
 	o.tell()
 	t.history = o.history
 	if t.model.ReadsDegrees() {
