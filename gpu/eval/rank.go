@@ -115,19 +115,35 @@ func (v *Ranker) asked(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x
 		return err
 	}
 	defer func() { _ = b.vectors.Free() }() // temporary: nothing is lost
-	if b.mem, err = v.e.dev.Map(b.vectors.Bytes()); err != nil {
-		return err
-	}
-	defer func() { _ = b.mem.Free() }()
-	all := gpu.MatrixOf(b.mem, 0, rows, dim)
-	b.queries, b.truths = all.Head(len(b.list)), all.View(len(b.list), 0, len(b.answers), dim)
 	if err := v.gather(x, b); err != nil {
 		return err
 	}
+	mem, err := v.bring(q, b.vectors.Bytes())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = mem.Free() }()
+	all := gpu.MatrixOf(mem, 0, rows, dim)
+	b.queries, b.truths = all.Head(len(b.list)), all.View(len(b.list), 0, len(b.answers), dim)
 	if err := ask(ctx, q, model, b); err != nil {
 		return err
 	}
 	return then()
+}
+
+// bring has the device read float32s of the host: copied, where it has memory of its own and room there, for products read them again and
+// again, else where they are.
+func (v *Ranker) bring(q *gpu.Queue, b []byte) (gpu.Memory, error) {
+	if dev := v.e.dev; dev.Info().OwnMemory() && len(b) > 0 {
+		mem, err := dev.Alloc(int64(len(b)))
+		if err == nil {
+			q.Upload(gpu.VectorOf(mem, 0, len(b)/4, blocks.Float32), b)
+		}
+		if !errors.Is(err, gpu.ErrMemory) {
+			return mem, err
+		}
+	}
+	return v.e.dev.Map(b)
 }
 
 // meetAll makes a batch's questions queries and lets them meet all candidates.
@@ -274,7 +290,7 @@ func (v *Ranker) meet(ctx context.Context, q *gpu.Queue, x *spill.Table, b *rank
 	if n == 0 {
 		return nil
 	}
-	tileMem, err := v.e.dev.Map(rows)
+	tileMem, err := v.bring(q, rows)
 	if err != nil {
 		return err
 	}
@@ -282,13 +298,20 @@ func (v *Ranker) meet(ctx context.Context, q *gpu.Queue, x *spill.Table, b *rank
 	if o.tile != nil {
 		o.tile(rows[:int64(n)*x.RowBytes])
 	}
-	all := gpu.MatrixOf(tileMem, 0, n, dim)
+	all, own := gpu.MatrixOf(tileMem, 0, n, dim), v.e.dev.Info().OwnMemory()
 	for c := 0; c < n; c += scoreCandidates {
 		width := min(scoreCandidates, n-c)
 		step := len(scores) / width
 		for lo := 0; lo < len(b.list); lo += step {
 			hi := min(lo+step, len(b.list))
-			o.score(&nn.Pass{Queue: q, Arena: v.e.arena}, b.queries.View(lo, 0, hi-lo, dim), all.View(c, 0, width, dim), gpu.MatrixOf(mem, 0, hi-lo, width))
+			out := gpu.MatrixOf(mem, 0, hi-lo, width)
+			if own {
+				out = v.e.arena.Matrix(q, hi-lo, width)
+			}
+			o.score(&nn.Pass{Queue: q, Arena: v.e.arena}, b.queries.View(lo, 0, hi-lo, dim), all.View(c, 0, width, dim), out)
+			if own && q.Err() == nil {
+				q.Download(blocks.Bytes(scores[:(hi-lo)*width]), out)
+			}
 			if err := v.done(ctx, q); err != nil {
 				return err
 			}

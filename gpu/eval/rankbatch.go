@@ -29,7 +29,6 @@ type rankBatch struct {
 	first   []int // first[i]:first[i+1] are question i's answers, once they are sorted
 
 	vectors *blockio.Slab // [len(list) + len(answers) × dim]: queries, then answers
-	mem     gpu.Memory
 	queries gpu.Tensor
 	truths  gpu.Tensor
 }
