@@ -69,7 +69,9 @@ const (
 	// long inner dimension is cut. A constant, not the number of processors: results depend on shapes only.
 	gemmFill   = 132
 	gemmPiece  = 512 // inner elements a piece, at least
-	gemmPieces = 64  // at most
+	gemmPieces = 160 // at most
+	// A processor has room for so many large tiles' blocks at once, and for twice as many small ones'.
+	gemmBlocks = 2
 )
 
 // gemmShape returns tile, pieces of the inner dimension and the length of a piece. The inner dimension where A is transposed, of
@@ -84,11 +86,15 @@ func gemmShape(transA bool, m, n, k int) (tile, pieces, piece int) {
 	}
 	tiles := func(t int) int { return ((m + t - 1) / t) * ((n + t - 1) / t) }
 	tile, pieces, piece = largeTile, 1, k
-	if tiles(largeTile) < gemmFill {
+	if tiles(largeTile) < gemmFill && !(transA && m > smallTile && n > smallTile && inner >= gemmFill*gemmPiece) {
 		tile = smallTile
 	}
+	fill := gemmBlocks * gemmFill
+	if tile == smallTile {
+		fill *= 2
+	}
 	if t := tiles(tile); t < gemmFill && inner >= 2*gemmPiece {
-		pieces = min(inner/gemmPiece, gemmPieces, (2*gemmFill+t-1)/t)
+		pieces = min(inner/gemmPiece, gemmPieces, (fill+t-1)/t)
 		piece = ((inner+pieces-1)/pieces + tileDepth - 1) / tileDepth * tileDepth
 		pieces = (k + piece - 1) / piece
 	}

@@ -64,60 +64,92 @@ __device__ inline void gemm(int m, int n, int k, int piece, const float *__restr
 		auto B = [&](int q, int col) { return TB ? bs[(wc + col) * sb + q] : bs[q * sb + wc + col]; };
 		if constexpr (mode == BFloat) {
 			uint32_t x[MI][4], y[NI][2];
+#pragma unroll
 			for (int i = 0; i < MI; i++)
+#pragma unroll
 				for (int h = 0; h < 4; h++) {
 					int row = 16 * i + g + h % 2 * 8, q = 2 * t + h / 2 * 8;
 					x[i][h] = gs_bf16x2(A(row, q), A(row, q + 1));
 				}
+#pragma unroll
 			for (int j = 0; j < NI; j++)
+#pragma unroll
 				for (int h = 0; h < 2; h++) {
 					int q = 2 * t + 8 * h;
 					y[j][h] = gs_bf16x2(B(q, 8 * j + g), B(q + 1, 8 * j + g));
 				}
+#pragma unroll
 			for (int j = 0; j < NI; j++)
 				if (8 * j < left)
+#pragma unroll
 					for (int i = 0; i < MI; i++) gs_mma_bf16(acc[i][j], x[i], y[j]);
 		} else {
+			// A few columns at a time, so that registers suffice for two blocks a multiprocessor.
+			constexpr int few = 4;
 #pragma unroll
 			for (int q = 0; q < K; q += 8) {
-				uint32_t x[MI][4], y[NI][2], xl[MI][4], yl[NI][2]; // l: what rounding left
+				uint32_t x[MI][4], xl[MI][4]; // l: what rounding left
+#pragma unroll
 				for (int i = 0; i < MI; i++)
+#pragma unroll
 					for (int h = 0; h < 4; h++) {
 						float v = A(16 * i + g + h % 2 * 8, q + t + h / 2 * 4);
 						x[i][h] = gs_tf32(v);
 						if (mode == Exact) xl[i][h] = gs_tf32(v - __uint_as_float(x[i][h]));
 					}
-				for (int j = 0; j < NI; j++)
-					for (int h = 0; h < 2; h++) {
-						float v = B(q + t + 4 * h, 8 * j + g);
-						y[j][h] = gs_tf32(v);
-						if (mode == Exact) yl[j][h] = gs_tf32(v - __uint_as_float(y[j][h]));
-					}
-				for (int j = 0; j < NI; j++)
-					if (8 * j < left)
-						for (int i = 0; i < MI; i++) {
-							if (mode == Exact) gs_mma3(acc[i][j], x[i], xl[i], y[j], yl[j]);
-							else gs_mma(acc[i][j], x[i], y[j]);
+#pragma unroll
+				for (int first = 0; first < NI; first += few) {
+					if (8 * first >= left) break;
+					uint32_t y[few][2], yl[few][2];
+#pragma unroll
+					for (int j = 0; j < few; j++)
+#pragma unroll
+						for (int h = 0; h < 2; h++) {
+							float v = B(q + t + 4 * h, 8 * (first + j) + g);
+							y[j][h] = gs_tf32(v);
+							if (mode == Exact) yl[j][h] = gs_tf32(v - __uint_as_float(y[j][h]));
 						}
+					if constexpr (mode == Exact) {
+						gs_mma3(acc, first, left, x, xl, y, yl);
+					} else {
+#pragma unroll
+						for (int j = 0; j < few; j++)
+							if (8 * (first + j) < left)
+#pragma unroll
+								for (int i = 0; i < MI; i++) gs_mma(acc[i][first + j], x[i], y[j]);
+					}
+				}
 			}
 		}
 	}
 	if (gridDim.z > 1) c += int64_t(blockIdx.z) * m * n;
+	bool pairs = (ldc & 1) == 0 && (reinterpret_cast<uint64_t>(c) & 7) == 0; // of columns in one store
+#pragma unroll
 	for (int i = 0; i < MI; i++)
-		for (int j = 0; j < NI; j++)
-			for (int h = 0; h < 4; h++) {
-				int64_t r = row0 + wr + 16 * i + g + h / 2 * 8;
-				int q = col0 + wc + 8 * j + 2 * t + h % 2;
-				if (r >= m || q >= n) continue;
-				float v = acc[i][j][h];
-				if (accumulate) v += c[r * ldc + q];
-				if (bias) v += bias[q];
-				c[r * ldc + q] = relu ? gs_relu(v) : v;
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			int64_t r = row0 + wr + 16 * i + g + 8 * h;
+			if (r >= m) continue;
+			float *row = c + r * ldc;
+#pragma unroll
+			for (int j = 0; j < NI; j++) {
+				int q = col0 + wc + 8 * j + 2 * t;
+				float v[2] = {acc[i][j][2 * h], acc[i][j][2 * h + 1]};
+#pragma unroll
+				for (int k = 0; k < 2; k++) {
+					if (q + k >= n) continue;
+					if (accumulate) v[k] += row[q + k];
+					if (bias) v[k] += bias[q + k];
+					if (relu) v[k] = gs_relu(v[k]);
+					if (!pairs || q + 1 >= n) row[q + k] = v[k];
+				}
+				if (pairs && q + 1 < n) *reinterpret_cast<float2 *>(row + q) = make_float2(v[0], v[1]);
 			}
+		}
 }
 
 #define GEMM(name, mode, TA, TB, WR, WC, MI, NI)                                                                                              \
-	KERNEL __launch_bounds__(32 * WR * WC) name(int m, int n, int k, int piece, const float *a, int64_t lda, const float *b, int64_t ldb,      \
+	KERNEL __launch_bounds__(32 * WR * WC, 2) name(int m, int n, int k, int piece, const float *a, int64_t lda, const float *b, int64_t ldb,      \
 			const float *bias, float *c, int64_t ldc, int accumulate, int relu, int vectors) {                                                 \
 		gemm<mode, TA, TB, WR, WC, MI, NI>(m, n, k, piece, a, lda, b, ldb, bias, c, ldc, accumulate, relu, vectors);                           \
 	}                                                                                                                                          \

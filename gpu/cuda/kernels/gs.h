@@ -180,14 +180,27 @@ __device__ inline void gs_mma(float (&d)[4], const uint32_t (&a)[4], const uint3
 #endif
 }
 
-// gs_mma3 adds three products of tf32 tiles, of what rounding left first: restA·b, a·restB, a·b.
-__device__ inline void gs_mma3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&restA)[4], const uint32_t (&b)[2], const uint32_t (&restB)[2]) {
+// gs_mma3 adds three products of tf32 tiles each to J of a row's N columns of tiles from first on, as far as these begin before left: of
+// what rounding left first, restA·b, a·restB, a·b. Products of one kind come first, of which none waits for another.
+template <int I, int N, int J> __device__ inline void gs_mma3(float (&d)[I][N][4], int first, int left, const uint32_t (&a)[I][4], const uint32_t (&restA)[I][4],
+		const uint32_t (&b)[J][2], const uint32_t (&restB)[J][2]) {
 #ifdef GS_EMULATED // in one exchange
-	gs_tile3 v = {{a[0], a[1], a[2], a[3]}, {restA[0], restA[1], restA[2], restA[3]}, {b[0], b[1]}, {restB[0], restB[1]}, {d[0], d[1], d[2], d[3]}};
-	v = emu::at<gs_tile3>(emu::exchange(~0u, "mma.sync", &v, sizeof v, gs_combine3), emu::laneId());
-	for (int h = 0; h < 4; h++) d[h] = v.d[h];
+	for (int j = 0; j < J && 8 * (first + j) < left; j++)
+		for (int i = 0; i < I; i++) {
+			gs_tile3 v;
+			memcpy(v.a, a[i], sizeof v.a), memcpy(v.rest, restA[i], sizeof v.rest), memcpy(v.b, b[j], sizeof v.b), memcpy(v.restB, restB[j], sizeof v.restB);
+			memcpy(v.d, d[i][first + j], sizeof v.d);
+			v = emu::at<gs_tile3>(emu::exchange(~0u, "mma.sync", &v, sizeof v, gs_combine3), emu::laneId());
+			memcpy(d[i][first + j], v.d, sizeof v.d);
+		}
 #else
-	gs_mma(d, restA, b), gs_mma(d, a, restB), gs_mma(d, a, b);
+#pragma unroll
+	for (int k = 0; k < 3; k++)
+#pragma unroll
+		for (int j = 0; j < J; j++)
+			if (8 * (first + j) < left)
+#pragma unroll
+				for (int i = 0; i < I; i++) gs_mma(d[i][first + j], k == 0 ? restA[i] : a[i], k == 1 ? restB[j] : b[j]);
 #endif
 }
 

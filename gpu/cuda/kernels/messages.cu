@@ -72,36 +72,59 @@ template <int elem, int V> __device__ inline void messages(float *__restrict__ d
 		float by = mean && hi > lo ? 1.f / float(hi - lo) : 1.f;
 		for (int j = g.lane * V; j < dim; j += lanes * V) {
 			float *to = dst + d * dstStride + j, sum[V] = {}, old[V] = {}, of[V];
-			if (accumulate != OVERWRITE) load<F32, V>(reinterpret_cast<char *>(to), 0, accumulate == FOLD ? sum : old);
-			for (int i = 0; i < V; i++) of[i] = scale ? scale[j + i] : 1.f;
+			if (accumulate != OVERWRITE) load<F32, V>(reinterpret_cast<char *>(to), 0, old);
+#pragma unroll
+			for (int i = 0; i < V; i++) {
+				if (accumulate == FOLD) sum[i] = old[i];
+				of[i] = scale ? scale[j + i] : 1.f;
+			}
 			int head = weights ? j / width : 0; // V columns are of one head: the caller sees to it
-#pragma unroll 4
-			for (int e = lo; e < hi; e++) {
-				unsigned r = x.indices ? unsigned(x.indices[e]) : unsigned(e);
-				if (r >= unsigned(x.ends)) {
-					if (j == 0) fail(status, op, unsigned(e), r, unsigned(x.ends));
-					continue;
+			// Some edges at a time, whose rows are on their way together; they are added up in their order.
+			constexpr int some = 4;
+			for (int e = lo; e < hi; e += some) {
+				unsigned row[some];
+				float w[some], v[some][V];
+				bool there[some];
+#pragma unroll
+				for (int k = 0; k < some; k++) {
+					there[k] = e + k < hi;
+					row[k] = !there[k] ? 0 : x.indices ? unsigned(x.indices[e + k]) : unsigned(e + k);
 				}
-				float w = 1;
-				if (weights) w = weights[int64_t(x.places ? x.places[e] : e) * weightStride + head];
-				else if (degrees) w = 1.f / float(max(degrees[r + 1] - degrees[r], 1));
-				if (x.index) r = x.index[r];
-				if (r >= x.rows) {
-					if (j == 0) fail(status, op, unsigned(e), r, x.rows);
-					continue;
+#pragma unroll
+				for (int k = 0; k < some; k++) {
+					if (there[k] && row[k] >= unsigned(x.ends)) {
+						if (j == 0) fail(status, op, unsigned(e + k), row[k], unsigned(x.ends));
+						there[k] = false;
+					}
+					w[k] = 1;
+					if (!there[k]) continue;
+					if (weights) w[k] = weights[int64_t(x.places ? x.places[e + k] : e + k) * weightStride + head];
+					else if (degrees) w[k] = 1.f / float(max(degrees[row[k] + 1] - degrees[row[k]], 1));
+					if (x.index) row[k] = x.index[row[k]];
 				}
-				float v[V];
-				load<elem, V>(src + int64_t(r) * rowBytes, j, v);
-				for (int i = 0; i < V; i++) sum[i] += accumulate == FOLD ? w * v[i] * of[i] : w * v[i];
+#pragma unroll
+				for (int k = 0; k < some; k++) {
+					if (there[k] && row[k] >= x.rows) {
+						if (j == 0) fail(status, op, unsigned(e + k), row[k], x.rows);
+						there[k] = false;
+					}
+					if (there[k]) load<elem, V>(src + int64_t(row[k]) * rowBytes, j, v[k]);
+				}
+#pragma unroll
+				for (int k = 0; k < some; k++)
+#pragma unroll
+					for (int i = 0; i < V; i++)
+						if (there[k]) sum[i] += accumulate == FOLD ? w[k] * v[k][i] * of[i] : w[k] * v[k][i];
 			}
 			if (accumulate != FOLD)
+#pragma unroll
 				for (int i = 0; i < V; i++) sum[i] = sum[i] * by * of[i] + old[i];
 			store<V>(to, sum);
 		}
 	}
 }
 #define MESSAGES(name, elem, V)                                                                                                              \
-	KERNEL name(float *dst, int64_t dstStride, const char *src, int64_t rowBytes, const float *scale, const int *indptr, const int *indices, \
+	KERNEL __launch_bounds__(256, 4) name(float *dst, int64_t dstStride, const char *src, int64_t rowBytes, const float *scale, const int *indptr, const int *indices, \
 			const uint32_t *index, const int *places, int ends, unsigned rows, int edges, const float *weights, int64_t weightStride,         \
 			int width, const int *degrees, int n, int dim, int lanes, int mean, int accumulate, unsigned op, Status *status) {                \
 		Edges x = {indptr, indices, index, places, ends, rows, edges};                                                                        \
