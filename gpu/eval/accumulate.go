@@ -190,6 +190,11 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 	if err := r.addDegrees(c, to, degrees); err != nil {
 		return err
 	}
+	if r.on != nil && r.on.keeps && r.on.edges[to] == nil && len(degrees) > 0 { // for runs without a sink
+		if _, err := r.keepEdges(ctx, c, to, degrees); err != nil {
+			return err
+		}
+	}
 	if len(c.indices) == 0 && r.sink == nil { // nothing that states would be read for
 		return nil
 	}

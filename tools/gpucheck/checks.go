@@ -23,19 +23,20 @@ type sizes struct {
 	batch, batches, rounds int
 	fanouts                string
 	features, mem          string // of the epoch out of core; "": it is left out
-	sbm                    string // nodes that are trained on host and device
+	sbm, kg                string // nodes, and entities of a knowledge graph, that are trained on host and device
+	tight                  string // memory in which the SBM does not fit
 	epochs                 int
 	peers                  string        // device of PyTorch
 	limit                  time.Duration // of a check
 }
 
 // full are for a card of 16 GB or more.
-var full = sizes{sanitized: "Conformance|BadIndices", tableMiB: 4096, repeats: 20, nodes: "10M", edges: "100M", lists: [2]string{"2000000", "30000000"}, batch: 1000, batches: 50, rounds: 3, fanouts: "15,10,5",
-	features: "20GiB", mem: "4GiB", sbm: "1M", epochs: 3, peers: "cuda", limit: 15 * time.Minute}
+var full = sizes{sanitized: "Conformance|BadIndices", tableMiB: 4096, repeats: 20, nodes: "4M", edges: "40M", lists: [2]string{"2000000", "30000000"}, batch: 1000, batches: 20, rounds: 3, fanouts: "15,10,5",
+	features: "12GiB", mem: "3GiB", sbm: "1M", kg: "20000", tight: "600MiB", epochs: 3, peers: "cuda", limit: 15 * time.Minute}
 
 // small are those of a dry run: the smallest epoch out of core would take the emulated driver minutes.
 var small = sizes{tests: "Dropout|Maps", sanitized: "Dropout", tableMiB: 1, repeats: 1, nodes: "5k", edges: "25k", lists: [2]string{"5000", "25000"}, batch: 20, batches: 2, rounds: 1, fanouts: "3,2",
-	sbm: "600", epochs: 1, peers: "auto", limit: 10 * time.Minute}
+	sbm: "600", kg: "300", tight: "200MiB", epochs: 1, peers: "auto", limit: 10 * time.Minute}
 
 // check is one command and what is made of its output.
 type check struct {
@@ -110,6 +111,17 @@ func checks(dir, work string, z sizes) []check {
 		train("rows by the partition", "cuda:0", readTraining(losses, "rows by the mini-batch", true), "--plan", "hanoi", "--buffer", "2", "--absent", "ignore", "--device-plan", "mirror", "--sample-on", "host"),
 		train("mini-batches drawn there", "cuda:0", readTraining(losses, "rows by the mini-batch", true), "--plan", "hanoi", "--buffer", "2", "--absent", "ignore", "--device-plan", "mirror", "--sample-on", "device"),
 	}
+	links := func(name, device string, read func([]event, *result) error) check {
+		return check{name: name, what: strings.Join([]string{"DistMult on", z.kg, "entities, device", device}, " "), limit: z.limit, read: read,
+			args: []string{gstore, "--json", "train", at("kg.gstore"), "--device", device, "--model", "distmult", "--dim", "64", "--epochs", fmt.Sprint(z.epochs), "--seed", "7", "--table", strings.ReplaceAll(device, ":", "")}}
+	}
+	all = append(all,
+		train("within memory", "cuda:0", readTraining(losses, "", false), "--mem", z.tight),
+		train("within memory again", "cuda:0", readTraining(losses, "within memory", true), "--mem", z.tight),
+		check{name: "triples", what: "a knowledge graph for the next ones", limit: z.limit, args: []string{gstore, "generate", "kg", at("kg"), "--nodes", z.kg}},
+		check{name: "store of triples", what: "its store", limit: z.limit, args: []string{gstore, "ingest", at("kg"), at("kg.gstore")}},
+		links("links", "cuda:0", readTraining(losses, "", false)),
+		links("links on the host", "host", readTraining(losses, "links", false)))
 	if z.features != "" {
 		all = append(all, check{name: "feeding", what: "an epoch with " + z.features + " of features on disk within " + z.mem + " of memory: the share of it in which the GPU is at work", limit: z.limit, read: readFeeding,
 			args: []string{gstore, "--json", "bench", "epoch", "--device", "cuda:0", "--dir", at("epoch"), "--features", z.features, "--dim", "128", "--mem", z.mem, "--batches", "0"}})

@@ -26,7 +26,7 @@ case "$*" in
 *"bench train"*) echo '{"event":"result","model":"sage","device":"cuda:0","step_s":0.01,"device_s":0.009}';;
 *generate*) ;;
 *again.gsm) echo "{\"event\":\"epoch\",\"epoch\":1,\"loss\":$LOSS}";;
-*--device-plan*) echo '{"event":"epoch","epoch":1,"loss":0.4,"seconds":3,"device_seconds":2,"device_idle_seconds":1,"device_copy_seconds":1.5,"device_sample_seconds":0.25,"device_waits":2,"batches":40,"replayed_batches":38}';;
+*--device-plan*) echo '{"event":"epoch","epoch":1,"loss":0.4,"seconds":3,"valid_seconds":0.5,"device_seconds":2,"device_idle_seconds":1,"device_copy_seconds":1.5,"device_sample_seconds":0.25,"device_waits":2,"batches":40,"replayed_batches":38}';;
 *train*host*) echo '{"event":"epoch","epoch":1,"loss":0.5001}';;
 *train*) echo '{"event":"epoch","epoch":1,"loss":0.5}';;
 esac
@@ -75,7 +75,7 @@ func TestDryRun(t *testing.T) {
 			t.Errorf("%s: %q, expected %s", name, got[name], want)
 		}
 	}
-	for _, want := range []string{"| 2.0 | 4.0 | 2000000 | 500 | 1.00 | 20.00 |", "| gather 128 float32 | 1000.0 | 1000 |  | 0.50 | 0.85 missed |", "| cuda:0 | X | 9.0 | 8.0 |", "compute-sanitizer is not there", "| 1 | 0.400000 | 0.00 | 3.00 | 2.00 | 1.00 | 1.50 | 0.25 | 2 | 40 | 38 |"} {
+	for _, want := range []string{"| 2.0 | 4.0 | 2000000 | 500 | 1.00 | 20.00 |", "| gather 128 float32 | 1000.0 | 1000 |  | 0.50 | 0.85 missed |", "| cuda:0 | X | 9.0 | 8.0 |", "compute-sanitizer is not there", "| 1 | 0.400000 | 0.00 | 3.00 | 0.50 | 2.00 | 1.00 | 1.50 | 0.25 | 2 | 40 | 38 |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)
 		}

@@ -101,16 +101,24 @@ func readFeeding(events []event, r *result) error {
 	return nil
 }
 
+// validOf is an epoch's validation accuracy, or MRR.
+func validOf(e event) float64 {
+	if ranks, ok := e["valid"].(map[string]any); ok {
+		return event(ranks).number("mrr")
+	}
+	return e.number("valid_accuracy")
+}
+
 // readTraining shows a run's epochs. Where equal, their losses have to be those of the run before to the last bit; else, where there is
 // one, within a thousandth. all holds the runs' losses by epoch.
 func readTraining(all map[string][]float64, before string, equal bool) func([]event, *result) error {
 	return func(events []event, r *result) error {
-		r.Columns = []string{"epoch", "loss", "valid %", "seconds", "device s", "idle s", "copies s", "drawing s", "waits", "batches", "replayed"}
+		r.Columns = []string{"epoch", "loss", "valid %", "seconds", "evaluation s", "device s", "idle s", "copies s", "drawing s", "waits", "batches", "replayed"}
 		var losses []float64
 		for _, e := range of(events, "epoch") {
 			losses = append(losses, e.number("loss"))
-			row := []string{fmt.Sprint(e.number("epoch")), fmt.Sprintf("%.6f", e.number("loss")), fmt.Sprintf("%.2f", 100*e.number("valid_accuracy"))}
-			for _, seconds := range []string{"seconds", "device_seconds", "device_idle_seconds", "device_copy_seconds", "device_sample_seconds"} {
+			row := []string{fmt.Sprint(e.number("epoch")), fmt.Sprintf("%.6f", e.number("loss")), fmt.Sprintf("%.2f", 100*validOf(e))}
+			for _, seconds := range []string{"seconds", "valid_seconds", "device_seconds", "device_idle_seconds", "device_copy_seconds", "device_sample_seconds"} {
 				row = append(row, fmt.Sprintf("%.2f", e.number(seconds)))
 			}
 			for _, count := range []string{"device_waits", "batches", "replayed_batches"} {
