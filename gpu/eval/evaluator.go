@@ -34,7 +34,7 @@ type Options struct {
 	EdgeFeatures []string
 	Split        string // split column; "": the store's first
 	// MemoryBytes bounds what the evaluator allocates. 0: no bound, but tiles take no more than the store's rows and edges in
-	// memory, or 256 MiB, those of relations and edges' features, which round once a tile, no more than 4 GiB; and all nodes' states
+	// memory, or 512 MiB, those of relations and edges' features, which round once a tile, no more than 4 GiB; and all nodes' states
 	// lie in memory up to 4 GiB, in a file beyond.
 	MemoryBytes int64
 	// Model is what will be evaluated: it decides what a node takes.
@@ -79,7 +79,7 @@ const (
 )
 
 // unboundedBytes is what tiles may take where nobody bounds them, whatever the store's size.
-const unboundedBytes = 256 << 20
+const unboundedBytes = 512 << 20
 
 // unboundedStates is what all nodes' states may take in memory where nobody bounds them, and a tile that rounds.
 const unboundedStates = 4 << 30

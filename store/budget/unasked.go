@@ -13,7 +13,7 @@ const unaskedShare = .75
 
 const (
 	// fixedBytes is more than a run takes that does not grow with the graph.
-	fixedBytes = 1 << 30
+	fixedBytes = 5 << 28
 	// Evaluation without a bound keeps states of stateBytes a node in memory up to statesMost, and in files beyond.
 	stateBytes = 2 * 4 * 256
 	statesMost = 4 << 30
