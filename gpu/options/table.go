@@ -19,6 +19,17 @@ func (t *Table[C]) Complete(c *C) {
 	}
 }
 
+// Inherit sets c's options of some groups to those of from, but for what the caller gave: c's field Given names it.
+func (t *Table[C]) Inherit(c, from *C, groups ...string) {
+	names := given(c)
+	for i := range t.Options {
+		o := &t.Options[i]
+		if slices.Contains(groups, o.Group) && !slices.Contains(names, o.name()) {
+			o.field(c).Set(o.field(from))
+		}
+	}
+}
+
 // Check returns a [Refusal] of the first option that is not what it may be, or does not go with another; nil if there
 // is none. c's defaults must be filled in.
 func (t *Table[C]) Check(c *C) error {

@@ -28,6 +28,14 @@ type Checkpoint struct {
 	Params      []byte       `json:"-"` // little-endian float32, see [nn.Params.Save]
 }
 
+// Begin is what a run that begins with the model needs; an error where its learned vectors lie in a table.
+func (c *Checkpoint) Begin() (*config.Begin, error) {
+	if c.VectorTable != nil {
+		return nil, store.Invalid(fmt.Errorf("train: the model's learned vectors lie in table %s of the store it was trained on: a run begins with models of --vectors memory alone", c.VectorTable.Name))
+	}
+	return &config.Begin{Config: c.Config, Model: c.Model, ClassNames: c.ClassNames, Params: c.Params}, nil
+}
+
 // decodeCheckpoint returns what is in a model file; path names the source in errors,
 // which are those of [modelfile.Decode].
 func decodeCheckpoint(path string, b []byte) (*Checkpoint, error) {

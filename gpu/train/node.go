@@ -119,6 +119,9 @@ func (o *opening) plan(ctx context.Context) (err error) {
 	if err := s.shape.ScaleNumbers(ctx, o.st, cfg.Split); err != nil {
 		return err
 	}
+	if err := cfg.Begin.Fit(o.m, &s.shape); err != nil {
+		return err
+	}
 	budget.Begin(ctx, &o.planned.Account)
 	o.device, err = planRows(ctx, o.st, o.dev, *cfg, &o.planned.Choice)
 	cfg.Mixture = o.planned.Mixture
@@ -192,6 +195,9 @@ func (o *opening) openTrainer(ctx context.Context) (err error) {
 	}
 	s.t = t
 	o.closes(t.close)
+	if err := o.begin(ctx); err != nil {
+		return err
+	}
 	if cfg.MemoryBytes > 0 && !o.dev.Info().OwnMemory() {
 		held := t.model.Params().Bytes() + o.it.MemoryBytes() // beside the program, with what the account has of others
 		for _, who := range []string{planning.HoldsEval, planning.HoldsDevice, planning.HoldsDegrees, planning.HoldsCopy, planning.HoldsSampled} {
@@ -242,6 +248,28 @@ func (o *opening) openTrainer(ctx context.Context) (err error) {
 	}
 	t.rows, err = ondevice.NewRows(o.dev, o.m, cfg, o.device, upcoming)
 	return err
+}
+
+// begin has the model begin with another one's parameters, in a run that has not begun yet.
+func (o *opening) begin(ctx context.Context) error {
+	b := o.cfg.Begin
+	switch {
+	case o.state != nil:
+		return nil
+	case b == nil && o.cfg.From != "":
+		return store.Invalid(fmt.Errorf("train: the run is to begin with %s, whose model is not there: Config.BeginWith takes it", o.cfg.From))
+	case b == nil:
+		return nil
+	}
+	if o.s.vectors != nil {
+		return store.Invalid(errors.New("train: learned vectors that lie in a table of the store begin anew: beginning with another model is for --vectors memory"))
+	}
+	model := o.s.t.model.Config()
+	params, err := model.Carry(&b.Model, b.Params)
+	if err != nil {
+		return store.Invalid(fmt.Errorf("train: the model to begin with has another shape: leave out options of the model, which are its own: %w", err))
+	}
+	return o.s.t.model.Params().Load(ctx, o.s.t.queue, params)
 }
 
 // tell calls the hooks that are told of a run before it begins.

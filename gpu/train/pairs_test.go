@@ -27,6 +27,7 @@ var choices = map[string][]any{
 	"device": {"host"}, "matmul": {"exact"},
 	"checkpoint-file": {}, // is where, not what
 	"resume":          {}, // of a run: resume_test.go
+	"from":            {}, // a model: begin_test.go
 }
 
 // TestPairs: every pair of options works, or is refused with the reason; nothing is ignored.

@@ -182,6 +182,10 @@ type Config struct {
 	// uninterrupted run's to the bit.
 	Resume bool `json:"-" resume:"free"`
 
+	// From names the model that the run begins with, for the record; "": new parameters. Begin is that model.
+	From  string `json:"from,omitempty" resume:"free"`
+	Begin *Begin `json:"-" resume:"free"`
+
 	// Given names fields, by their JSON names, that the caller set: a run that is resumed is held to them though they
 	// be zero.
 	Given []string `json:"-" resume:"free"`

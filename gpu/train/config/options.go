@@ -126,6 +126,12 @@ func modelOptions() []option {
 			Otherwise: "auto: rsage for several types of nodes or edges, else sage",
 		},
 		{
+			Field: func(c *Config) any { return &c.From }, Group: options.Checkpoints,
+			Help: "begin with a trained model's parameters: the number of a run of this store, best for the best one, or a model file, of a store " +
+				"alike; options of model and optimiser are that run's, unless they are given",
+			Otherwise: "new parameters",
+		},
+		{
 			Field: func(c *Config) any { return &c.Layers }, Group: options.Model,
 			Help: "layers of the model; one a fanout where fanouts are given",
 			Default: func(c *Config) any {

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -67,6 +69,8 @@ type Report struct {
 	// Dropped names derived columns that the new version does not have: they were computed
 	// from the graph as it was.
 	Dropped []string
+	// NewRelations are those that the store did not have.
+	NewRelations []string
 	// Filled are columns that the input has no rows of for new nodes, and what these have instead.
 	Filled       []FilledColumn
 	PeakRSSBytes int64
@@ -112,7 +116,8 @@ type appender struct {
 	m    *store.Manifest // the next version
 	rep  Report
 
-	edges *ingest.Job // of edges: source ids are ranks in its dictionary
+	relation int         // of all edges, where the source says none and the store has some; else −1
+	edges    *ingest.Job // of edges: source ids are ranks in its dictionary
 	// internal holds the internal id of every rank; fresh, by rank, the number
 	// among new nodes of those that the store does not have.
 	internal []uint64
@@ -160,7 +165,7 @@ func openAppend(dir string, src source.Source, o Options) (*appender, error) {
 			return nil, errors.Join(err, s.Close(), w.Close())
 		}
 	}
-	a := &appender{o: o, src: src, w: w, base: s, m: m}
+	a := &appender{o: o, src: src, w: w, base: s, m: m, relation: -1}
 	if src != nil {
 		a.desc = src.Describe()
 	}
@@ -299,7 +304,10 @@ func (a *appender) adopt() error {
 	}
 	switch {
 	case desc.HasRelation && !d.HasRelation:
-		return source.Inputf(d.Input, "its edges say no relation, and the store's have some: a column relation (or rel, predicate, …) has each edge's name of one")
+		if a.relation = a.relationOf(d.Input); a.relation < 0 {
+			return source.Inputf(d.Input, "its edges say no relation, and the store's have some: a column relation (or rel, predicate, …) has each edge's name of one, or the file is called by it (%s)",
+				relationFile(&m.Schema.Relations[0]))
+		}
 	case d.HasRelation && !desc.HasRelation:
 		return source.Inputf(d.Input, "its edges have relations, and the store's are all of one kind: leave that column out")
 	}
@@ -383,7 +391,27 @@ func (a *appender) growPartitions(ctx context.Context) error {
 	return a.place(ctx, sizes)
 }
 
-// addRelations extends the schema by relations that the store does not have yet.
+// relationFile is what a file of one relation's edges is called, without what says its kind.
+func relationFile(r *store.Relation) string { return strings.ReplaceAll(r.Name, ":", "-") }
+
+// relationOf is the relation of all edges of a file that says none of each: the one that it is called by, or the store's only one; −1 if there
+// is none.
+func (a *appender) relationOf(file string) int {
+	s := &a.m.Schema
+	base, _, _ := strings.Cut(filepath.Base(file), ".")
+	for k := range s.Relations {
+		if base == relationFile(&s.Relations[k]) || base == s.ShortName(store.RelationID(k)) {
+			return k
+		}
+	}
+	if len(s.Relations) == 1 {
+		return 0
+	}
+	return -1
+}
+
+// addRelations extends the schema by relations that the store does not have yet. What is between the types in a relation's name says it where
+// no other has the same.
 func (a *appender) addRelations() error {
 	r, m := a.edges, a.m
 	r.RelationIndex = map[string]uint32{}
@@ -397,10 +425,18 @@ func (a *appender) addRelations() error {
 	if len(names) == 0 {
 		names = r.State.Relations // found among the edges
 	}
+	had := m.Schema
+	had.Relations = slices.Clone(m.Schema.Relations)
 	for _, name := range names {
-		if _, ok := r.RelationIndex[name]; !ok {
+		switch k, err := had.RelationNamed(name); {
+		case err == nil:
+			r.RelationIndex[name] = uint32(k)
+		case !errors.Is(err, store.ErrNotFound):
+			return source.Inputf(a.desc.Input, "%v", err)
+		default:
 			r.RelationIndex[name] = uint32(len(m.Schema.Relations))
 			m.Schema.Relations = append(m.Schema.Relations, store.Relation{Name: name})
+			a.rep.NewRelations = append(a.rep.NewRelations, name)
 		}
 	}
 	most := source.RelationsMax

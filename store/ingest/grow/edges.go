@@ -94,6 +94,8 @@ func (a *appender) readEdges(ctx context.Context, s *edges.Scatter) error {
 				w.relations = append(w.relations, numbers[rel])
 			}
 			out.Relations = w.relations
+		} else if a.relation >= 0 {
+			out.Relations = slices.Repeat([]uint32{uint32(a.relation)}, b.Len())
 		}
 		return s.Add(worker, &out)
 	})

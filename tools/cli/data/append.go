@@ -52,7 +52,8 @@ written again.
 
 In a store whose ids begin with their type (customer:17), ids may leave it out where only
 one type has them, or columns of ends (customer_id) and files of nodes (customer.csv) are
-called by it. A new node always says its type.
+called by it. A new node always says its type. Edges that say no relation are of the one
+that their file is called by (customer-bought-item.csv), or of the only one that there is.
 
 With --features, append adds a column of nodes instead, which rewrites nothing. The
 column is a .npy array with a row for every node, in the order of their ids, or, if ids
@@ -134,7 +135,7 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	e.Event("summary", map[string]any{"store": dir, "version": m.Version, "dry_run": o.dryRun, "nodes": m.Nodes, "edges": m.Edges, "partitions": len(m.Partitions),
 		"new_nodes": r.NewNodes, "new_partitions": r.NewPartitions, "edges_read": r.EdgesRead, "edges_added": r.EdgesAdded,
 		"duplicates": r.Duplicates, "self_loops_dropped": r.SelfLoops, "rows_rewritten": r.StripesRewritten, "bytes_written": r.BytesWritten,
-		"bytes_spilled": r.BytesSpilled, "columns_dropped": r.Dropped, "columns_filled": r.Filled, "peak_rss_bytes": r.PeakRSSBytes,
+		"bytes_spilled": r.BytesSpilled, "new_relations": r.NewRelations, "columns_dropped": r.Dropped, "columns_filled": r.Filled, "peak_rss_bytes": r.PeakRSSBytes,
 		"seconds": time.Since(begin).Seconds(), "cpu_seconds": usage.CPUSeconds()})
 	if e.JSON || e.Quiet {
 		return nil
@@ -145,6 +146,9 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	fmt.Fprintf(e.Stdout, "%s: version %d, %d nodes (%d new, in %d partitions), %d edges (%d new), %d of %d stripes rewritten, %s written in %.1f s, peak %d MiB\n",
 		dir, m.Version, m.Nodes, r.NewNodes, r.NewPartitions, m.Edges, r.EdgesAdded, r.StripesRewritten, len(m.Partitions)-r.NewPartitions,
 		command.FormatSize(r.BytesWritten), time.Since(begin).Seconds(), r.PeakRSSBytes>>20)
+	for _, name := range r.NewRelations {
+		fmt.Fprintf(e.Stdout, "relation %s is new: a model of relations that was trained before has no parameters for it\n", name)
+	}
 	for _, f := range r.Filled {
 		fmt.Fprintf(e.Stdout, "column %s: the input has no rows of the %d new nodes, which have %s\n", f.Column, r.NewNodes, f.With)
 	}

@@ -146,7 +146,7 @@ type planned struct {
 }
 
 // decide asks what training would do.
-func (o *planOptions) decide(ctx context.Context, s *store.Store, links bool) (p planned, err error) {
+func (o *planOptions) decide(ctx context.Context, e *command.Env, s *store.Store, links bool) (p planned, err error) {
 	info, err := device.Unasked()
 	if err != nil {
 		return p, err
@@ -161,6 +161,9 @@ func (o *planOptions) decide(ctx context.Context, s *store.Store, links bool) (p
 			return p, err
 		}
 		return planned{choice: d.Choice, options: d.Options, why: d.Why, policy: d.Policy, f: d.Forecaster(), memory: d.Options.MemoryBytes, close: d.Close}, nil
+	}
+	if _, err := beginWith(ctx, e, s, &o.node); err != nil {
+		return p, err
 	}
 	o.node.Model = cmp.Or(o.node.Model, config.ModelAuto)
 	why := o.node.Fit(s.Manifest())
@@ -205,7 +208,7 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 	if o.measure > 0 {
 		device = o.device(ctx, s)
 	}
-	p, err := command.Within(e, unasked, bytes, func() (planned, error) { return o.decide(ctx, s, links) })
+	p, err := command.Within(e, unasked, bytes, func() (planned, error) { return o.decide(ctx, e, s, links) })
 	switch {
 	case errors.Is(err, macro.ErrPlan):
 		return command.Usage(err)
