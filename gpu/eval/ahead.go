@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -95,7 +96,7 @@ func (r *evaluation) readFeatures(ctx context.Context, t Tile, slabs []*blockio.
 			if int64(len(b)) != size {
 				return read, fmt.Errorf("evaluation: column %s of partition %d has %d bytes, expected %d", c.Name, p, len(b), size)
 			}
-			of.pick(dst, b, p, int(row))
+			r.forget(k, of.pick(dst, b, p, int(row)))
 			stored, err := r.src.ColumnBytes(c.Name, store.PartitionID(p))
 			if err != nil {
 				return read, err
@@ -104,6 +105,22 @@ func (r *evaluation) readFeatures(ctx context.Context, t Tile, slabs []*blockio.
 		}
 	}
 	return read, nil
+}
+
+// forget makes numbers of categories that the model has no vector for stand for none: nodes that were appended after it was trained.
+func (e *Evaluator) forget(column int, rows []byte) {
+	k := column - (len(e.columns) - len(e.o.Model.Categories))
+	if k < 0 {
+		return
+	}
+	of, ok := e.src.Manifest().Category(e.columns[column].Name)
+	if most := e.o.Model.Categories[k]; ok && of.Nodes+1 > uint64(most) {
+		for ; len(rows) > 0; rows = rows[4:] {
+			if binary.LittleEndian.Uint32(rows) >= uint32(most) {
+				clear(rows[:4])
+			}
+		}
+	}
 }
 
 // readStates reads a tile's states from a table in a file.

@@ -139,7 +139,7 @@ func (c *Checkpoint) checkFeatures(m *store.Manifest) error {
 	for _, name := range names {
 		f, err := m.Column(name)
 		if k, ok := m.Category(name); ok && categories < len(c.Model.Categories) {
-			if int(k.Nodes)+1 < c.Model.Categories[categories] { // nodes that were appended have no vector
+			if int(k.Nodes)+1 < c.Model.Categories[categories] { // of nodes that were appended it has none
 				return fmt.Errorf("evaluation: the model has %d vectors for column %s, the store %d", c.Model.Categories[categories]-1, name, k.Nodes)
 			}
 			categories++

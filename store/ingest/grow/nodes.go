@@ -87,13 +87,17 @@ func (a *appender) addColumn(ctx context.Context, n *ingest.Job, c *store.Column
 	case c.Role == store.RoleSplit:
 		with = "no split"
 	}
-	if a.mayBe(c.NodeType) {
+	numbered := a.numbers(c)
+	if a.mayBe(c.NodeType) && !numbered {
 		a.rep.Filled = append(a.rep.Filled, FilledColumn{Column: c.Name, With: with})
 	}
 	of := n.EveryNode(store.ColumnInfo{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, NodeType: c.NodeType, Runs: c.Runs})
 	ref, err := n.NodeFile(ctx, ingest.FileBase(c.Name), h, of, func(ctx context.Context, emit func(uint64, []byte) error) error {
 		if typed && a.newTypes != nil {
 			return a.typeRows(ctx, emit)
+		}
+		if numbered {
+			return a.ownNumbers(ctx, c, emit)
 		}
 		return ingest.FillRows(ctx, 0, a.newNodes, row, emit)
 	})

@@ -3,6 +3,7 @@ package grow
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"strings"
 
@@ -125,6 +126,41 @@ func (a *appender) typeRows(ctx context.Context, emit func(first uint64, rows []
 	for t, n := range a.newTypes {
 		if err := ingest.FillRows(ctx, begin, n, binary.LittleEndian.AppendUint32(nil, uint32(t+1)), emit); err != nil {
 			return err
+		}
+		begin += n
+	}
+	return nil
+}
+
+// numbers reports whether a column numbers the nodes of a type, for models that learn a vector for each, and it is known which of the new
+// ones are of it: these are numbered on.
+func (a *appender) numbers(c *store.ColumnInfo) bool {
+	k, ok := a.m.Category(c.Name)
+	return ok && a.newTypes != nil && k.Column == c.NodeType+store.NodeSuffix && c.Categories == nil
+}
+
+// ownNumbers streams the new nodes' rows of such a column: 0 of other types' nodes.
+func (a *appender) ownNumbers(ctx context.Context, c *store.ColumnInfo, emit func(first uint64, rows []byte) error) error {
+	const most = 1 << 16 // rows at a time
+	begin := uint64(0)
+	for t, n := range a.newTypes {
+		kind := &a.m.Schema.NodeTypes[t] // which has the new ones
+		if kind.Name != c.NodeType {
+			if err := ingest.FillRows(ctx, begin, n, make([]byte, 4), emit); err != nil {
+				return err
+			}
+			begin += n
+			continue
+		}
+		for done := uint64(0); done < n; {
+			var rows []byte
+			for i := range min(most, n-done) {
+				rows = binary.LittleEndian.AppendUint32(rows, uint32(kind.Count-n+done+i+1))
+			}
+			if err := errors.Join(ctx.Err(), emit(begin+done, rows)); err != nil {
+				return err
+			}
+			done += uint64(len(rows) / 4)
 		}
 		begin += n
 	}

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/tools/cli"
 	"github.com/gstore/gstore/tools/cli/clitest"
+	"github.com/gstore/gstore/tools/cli/models"
 )
 
 // TestFrom: --from begins with a trained model's parameters, with that run's options of model and optimiser unless others are given, by a
@@ -19,7 +21,7 @@ func TestFrom(t *testing.T) {
 	files := clitest.ReadCora(t).Numpy()
 	dir := filepath.Join(t.TempDir(), "cora.gstore")
 	clitest.Events(t, "ingest", clitest.Put(t, t.TempDir(), files), dir, "--undirected", "--partitions", "4")
-	train := func(more ...string) (first, summary map[string]any) {
+	run := func(more ...string) (first, summary map[string]any) {
 		events := clitest.Events(t, append([]string{"train", dir, "--baselines=false", "--threads", "1"}, more...)...)
 		for _, e := range events {
 			if e["event"] == "epoch" && e["epoch"] == 1. {
@@ -28,12 +30,12 @@ func TestFrom(t *testing.T) {
 		}
 		return first, events[len(events)-1]
 	}
-	_, done := train("--epochs", "12", "--hidden", "24", "--lr", ".01", "--model", "gcn", "--seed", "3")
-	cold, _ := train("--epochs", "1", "--hidden", "24", "--lr", ".01", "--model", "gcn", "--seed", "4")
+	_, done := run("--epochs", "12", "--hidden", "24", "--lr", ".01", "--model", "gcn", "--seed", "3")
+	cold, _ := run("--epochs", "1", "--hidden", "24", "--lr", ".01", "--model", "gcn", "--seed", "4")
 	saved := filepath.Join(t.TempDir(), "one.gsm")
-	train("--epochs", "1", "--from", "1", "--save", saved)
+	run("--epochs", "1", "--from", "1", "--save", saved)
 	for _, from := range []string{"1", "best", saved} {
-		warm, _ := train("--epochs", "1", "--from", from, "--seed", "4")
+		warm, _ := run("--epochs", "1", "--from", from, "--seed", "4")
 		if a, b := warm["loss"].(float64), cold["loss"].(float64); a > b/2 {
 			t.Errorf("--from %s: the first epoch has a loss of %v, from new parameters %v", from, a, b)
 		}
@@ -41,7 +43,7 @@ func TestFrom(t *testing.T) {
 			t.Errorf("--from %s: validation accuracy %v after an epoch, that of the run before is %v", from, a, b)
 		}
 	}
-	if warm, _ := train("--epochs", "1", "--from", "1", "--plan", "hanoi", "--buffer", "2"); warm["loss"].(float64) > cold["loss"].(float64) {
+	if warm, _ := run("--epochs", "1", "--from", "1", "--plan", "hanoi", "--buffer", "2"); warm["loss"].(float64) > cold["loss"].(float64) {
 		t.Errorf("out of core the first epoch has a loss of %v, from new parameters in memory %v", warm["loss"], cold["loss"])
 	}
 	if got := recorded(t, dir, 4); got["model"] != "gcn" || got["hidden"] != 24. || got["lr"] != .01 || got["from"] != "1" || got["seed"] != 4. {
@@ -50,7 +52,7 @@ func TestFrom(t *testing.T) {
 	if got := recorded(t, dir, 5); got["from"] != "run 1" && got["from"] != "run 4" {
 		t.Errorf("from the best one: %v", got["from"])
 	}
-	train("--epochs", "1", "--from", "1", "--lr", ".002", "--batch-size", "100")
+	run("--epochs", "1", "--from", "1", "--lr", ".002", "--batch-size", "100")
 	if got := recorded(t, dir, 8); got["lr"] != .002 || got["batch_size"] != 100. || got["hidden"] != 24. {
 		t.Errorf("with options of its own: %v", got)
 	}
@@ -82,6 +84,16 @@ func recorded(t *testing.T, dir string, n uint64) map[string]any {
 	}
 	t.Fatalf("there is no run %d", n)
 	return nil
+}
+
+// categories are how many vectors of categories the model of a store's run has.
+func categories(t *testing.T, dir string, n uint64) []int {
+	t.Helper()
+	cp, err := train.LoadFile(models.File(dir, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cp.Model.Categories
 }
 
 // TestFromGrows: on a later version with more nodes, of which some have learned vectors of their own, a model goes on; one of other classes
@@ -122,10 +134,18 @@ func TestFromGrows(t *testing.T) {
 	clitest.Events(t, "ingest", filepath.Join(folder, "shop"), dir)
 	clitest.Events(t, "train", dir, "--epochs", "80", "--lr", ".02", "--hidden", "16", "--baselines=false")
 	clitest.Events(t, "append", dir, filepath.Join(folder, "more", "user-bought-item.csv"), "--new-nodes", "ok")
+	clitest.MustRun(t, "verify", dir)
+	// Items that came since have numbers of their own: the model before has no vectors for them, the next one has.
+	clitest.MustRun(t, "eval", dir, "--checkpoint", "1")
+	clitest.MustRun(t, "predict", dir, "user:u7", "--checkpoint", "1")
 	cold := clitest.Losses(clitest.Events(t, "train", dir, "--epochs", "1", "--lr", ".02", "--hidden", "16", "--baselines=false"))
 	warm := clitest.Losses(clitest.Events(t, "train", dir, "--epochs", "1", "--from", "1", "--baselines=false"))
 	if warm[0] > cold[0]/2 {
 		t.Errorf("after an append the first epoch has a loss of %v, from new parameters %v", warm[0], cold[0])
+	}
+	was, is := categories(t, dir, 1), categories(t, dir, 3)
+	if len(was) == 0 || len(is) != len(was) || is[len(is)-1]-was[len(was)-1] != 8 {
+		t.Errorf("the models have vectors of %v and %v nodes, expected 8 items more", was, is)
 	}
 	other := filepath.Join(folder, "cora.gstore")
 	clitest.Events(t, "ingest", clitest.Put(t, t.TempDir(), clitest.ReadCora(t).Numpy()), other, "--undirected")
