@@ -254,7 +254,8 @@ class _Layer(torch.nn.Module):
         n = self.info["in"]
         y = h[:, :n] @ self.w["weight"]
         for k in range(len(self.info.get("categories", []))):
-            y = y + self.w[f"{k}_vectors"][h[:, n + k].long()]
+            vectors, number = self.w[f"{k}_vectors"], h[:, n + k].long()
+            y = y + vectors[torch.where(number < len(vectors), number, 0)]  # nodes that were appended since have none
         return y
 
     def _rsage(self, h, src, dst, kind):
