@@ -5,6 +5,16 @@
 // rounded values.
 enum { Exact, TF32, BFloat };
 
+// How many blocks of a large product, or twice as many of a small one, a multiprocessor is to hold: where 100 KB of shared memory have room for the stages of one, more
+// registers serve it better. And how many tiles of columns meet a warp's rows at a time.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890)
+constexpr int gemmBlocks = 1, gemmColumns = 4;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int gemmBlocks = 2, gemmColumns = 2;
+#else
+constexpr int gemmBlocks = 2, gemmColumns = 4;
+#endif
+
 // A tile of R rows and C columns of a matrix on its way to shared memory, stride apart there.
 template <int R, int C, int stride, int threads> __device__ inline void fetch(float *shared, const float *x, int64_t ld, int64_t row0, int col0, int64_t rows,
 		int cols, bool vectors) {
@@ -84,8 +94,7 @@ __device__ inline void gemm(int m, int n, int k, int piece, const float *__restr
 #pragma unroll
 					for (int i = 0; i < MI; i++) gs_mma_bf16(acc[i][j], x[i], y[j]);
 		} else {
-			// A few columns at a time, so that registers suffice for two blocks a multiprocessor.
-			constexpr int few = 4;
+			constexpr int few = gemmColumns; // at a time, so that registers suffice
 #pragma unroll
 			for (int q = 0; q < K; q += 8) {
 				uint32_t x[MI][4], xl[MI][4]; // l: what rounding left
@@ -149,7 +158,7 @@ __device__ inline void gemm(int m, int n, int k, int piece, const float *__restr
 }
 
 #define GEMM(name, mode, TA, TB, WR, WC, MI, NI)                                                                                              \
-	KERNEL __launch_bounds__(32 * WR * WC, 2) name(int m, int n, int k, int piece, const float *a, int64_t lda, const float *b, int64_t ldb,      \
+	KERNEL __launch_bounds__(32 * WR * WC, 8 / (WR * WC) * gemmBlocks) name(int m, int n, int k, int piece, const float *a, int64_t lda, const float *b, int64_t ldb,      \
 			const float *bias, float *c, int64_t ldc, int accumulate, int relu, int vectors) {                                                 \
 		gemm<mode, TA, TB, WR, WC, MI, NI>(m, n, k, piece, a, lda, b, ldb, bias, c, ldc, accumulate, relu, vectors);                           \
 	}                                                                                                                                          \
