@@ -38,7 +38,7 @@ func (s *stream) CopyRows(dst, to, src, from gpu.Tensor) {
 type sums struct {
 	dst, src                       gpu.Tensor
 	indptr, indices, index, places gpu.Tensor
-	ends, edges                    int
+	ends, edges, longest           int // rows of more edges than longest are left out; 0: none
 	weights                        gpu.Tensor
 	heads                          int // of weights; 0 is 1
 	degrees                        gpu.Tensor
@@ -62,7 +62,7 @@ func (s *stream) sum(op operation, m sums) {
 	lanes := lanesOf(m.dst.Cols, v)
 	var a args
 	matrix(&a, m.dst).Ptr(at(m.src)).I64(m.src.Stride * m.src.Elem.Size()).Ptr(scale(m.src))
-	a.Ptr(at(m.indptr)).Ptr(at(m.indices)).Ptr(at(m.index)).Ptr(at(m.places)).I32(m.ends).U32(uint32(m.src.Rows)).I32(m.edges)
+	a.Ptr(at(m.indptr)).Ptr(at(m.indices)).Ptr(at(m.index)).Ptr(at(m.places)).I32(m.ends).U32(uint32(m.src.Rows)).I32(m.edges).I32(m.longest)
 	matrix(&a, m.weights).I32(width).Ptr(at(m.degrees))
 	a.I32(m.dst.Rows).I32(m.dst.Cols).I32(lanes).I32(btoi(m.mean)).I32(int(m.accumulate))
 	s.launch(kernel, s.over(m.dst.Rows*lanes), s.guard(&a, op))
@@ -186,21 +186,30 @@ func (s *stream) transpose(op operation, g gpu.Graph) {
 	}
 }
 
-// ScatterAddRows sorts the rows and sums those of one index.
+// heavyPiece is how many rows of one index ScatterAddRows sums one after another; more are summed in pieces of as many, at the same time.
+const heavyPiece = 256
+
+// ScatterAddRows sorts the rows and sums those of one index. All nodes of a type may have one.
 func (s *stream) ScatterAddRows(dst, index, src gpu.Tensor) {
 	if !s.begin(opScatterAdd) {
 		return
 	}
 	n := src.Rows
-	each := 4 * int64(n)
-	t := s.temporary(each, each, each, each, sortBytes(n), 4*int64(dst.Rows+1))
+	each, pieces := 4*int64(n), (n+heavyPiece-1)/heavyPiece
+	t := s.temporary(each, each, each, each, sortBytes(n), 4*int64(dst.Rows+1), 2*4*int64(pieces)*int64(src.Cols))
 	keys, places := s.sorted(opScatterAdd, at(index), n, dst.Rows, t)
 	var a args
 	s.launch("sorted_indptr", s.over(dst.Rows+1), a.Ptr(keys).I32(n).Ptr(t[5]).I32(dst.Rows))
 	if dst.Len() == 0 {
 		return
 	}
-	s.sum(opScatterAdd, sums{dst: dst, src: src, indptr: s.vector(t[5]), indices: s.vector(places), ends: n, edges: n, accumulate: addSum})
+	s.sum(opScatterAdd, sums{dst: dst, src: src, indptr: s.vector(t[5]), indices: s.vector(places), ends: n, edges: n, longest: heavyPiece, accumulate: addSum})
+	if pieces > 1 {
+		lanes := lanesOf(src.Cols, 1)
+		var parts, all args
+		s.launch("heavy_parts", s.over(pieces*lanes), matrix(&parts, src).Ptr(keys).Ptr(places).Ptr(t[5]).I32(n).I32(src.Cols).I32(lanes).I32(heavyPiece).Ptr(t[6]))
+		s.launch("heavy_sums", s.over(dst.Rows*lanes), matrix(&all, dst).Ptr(t[6]).Ptr(t[5]).I32(dst.Rows).I32(src.Cols).I32(lanes).I32(heavyPiece))
+	}
 }
 
 func (s *stream) SelfLoops(g, out gpu.Graph) {

@@ -86,13 +86,16 @@ func linkRows(b *bench) {
 // linkScatter tests sums into rows, and steps on rows of a table.
 func linkScatter(b *bench) {
 	const rows, c = 9, 37
-	for _, n := range []int{0, 1, 40, 700} {
+	for _, n := range []int{0, 1, 40, 700, 1100, 5000} {
 		dt, d := b.matrix(rows, c, 2)
 		st, s := b.matrix(n, c, 1)
 		index := make([]uint32, n)
 		want := toFloat64(d)
 		for i := range index {
 			index[i] = uint32(b.r.Below(rows - 1)) // the last row gets nothing, others many
+			if n > 1000 && b.r.Below(4) > 0 {      // one most
+				index[i] = 3
+			}
 			for j := range c {
 				want[int(index[i])*c+j] += float64(s[i*c+j])
 			}

@@ -46,6 +46,7 @@ struct Edges {
 	int ends;              // what indices are below
 	unsigned rows;         // what rows are below
 	int edges;             // of indices
+	int longest;           // rows of more edges are left to heavy_parts and heavy_sums; 0: none are
 };
 
 // bounds returns the edges of row d, none if its indptr is nonsense.
@@ -69,6 +70,7 @@ template <int elem, int V> __device__ inline void messages(float *__restrict__ d
 	for (int64_t d = g.row; d < n; d += g.step) {
 		int lo, hi;
 		bounds(x.indptr, d, x.edges, lo, hi, g.lane == 0, op, status);
+		if (x.longest > 0 && hi - lo > x.longest) continue;
 		float by = mean && hi > lo ? 1.f / float(hi - lo) : 1.f;
 		for (int j = g.lane * V; j < dim; j += lanes * V) {
 			float *to = dst + d * dstStride + j, sum[V] = {}, old[V] = {}, of[V];
@@ -125,9 +127,10 @@ template <int elem, int V> __device__ inline void messages(float *__restrict__ d
 }
 #define MESSAGES(name, elem, V)                                                                                                              \
 	KERNEL __launch_bounds__(256, 4) name(float *dst, int64_t dstStride, const char *src, int64_t rowBytes, const float *scale, const int *indptr, const int *indices, \
-			const uint32_t *index, const int *places, int ends, unsigned rows, int edges, const float *weights, int64_t weightStride,         \
-			int width, const int *degrees, int n, int dim, int lanes, int mean, int accumulate, unsigned op, Status *status) {                \
-		Edges x = {indptr, indices, index, places, ends, rows, edges};                                                                        \
+			const uint32_t *index, const int *places, int ends, unsigned rows, int edges, int longest, const float *weights,                  \
+			int64_t weightStride, int width, const int *degrees, int n, int dim, int lanes, int mean, int accumulate, unsigned op,            \
+			Status *status) {                                                                                                                 \
+		Edges x = {indptr, indices, index, places, ends, rows, edges, longest};                                                               \
 		messages<elem, V>(dst, dstStride, src, rowBytes, scale, x, weights, weightStride, width, degrees, n, dim, lanes, mean, accumulate,    \
 			op, status);                                                                                                                      \
 	}                                                                                                                                         \
@@ -140,6 +143,58 @@ MESSAGES(messages_bf16, BF16, 1)
 MESSAGES(messages_bf16_4, BF16, 4)
 MESSAGES(messages_i8, I8, 1)
 MESSAGES(messages_i8_4, I8, 4)
+
+// heavy_parts: of the rows that messages left, one group of lanes for each piece of the edges, which are sorted by row: the sum of a row's
+// edges in piece k is parts[2k+1] where the row begins in it, else parts[2k]. A row of more than a piece's edges is the first or the last one of
+// every piece that has some of it.
+KERNEL heavy_parts(const float *src, int64_t srcStride, const unsigned *keys, const int *places, const int *indptr, int edges, int dim, int lanes, int piece,
+		float *parts) {
+	Group g(lanes);
+	int pieces = (edges + piece - 1) / piece;
+	for (int64_t k = g.row; k < pieces; k += g.step) {
+		int begin = int(k) * piece, end = min(edges, begin + piece);
+		unsigned ends[2] = {keys[begin], keys[end - 1]};
+#pragma unroll
+		for (int side = 0; side < 2; side++) {
+			if (side == 1 && ends[1] == ends[0]) break;
+			int lo = indptr[ends[side]], hi = indptr[ends[side] + 1];
+			if (hi - lo <= piece) continue;
+			float *to = parts + (2 * k + (lo >= begin)) * dim;
+			int from = max(lo, begin), until = min(hi, end);
+			for (int j = g.lane; j < dim; j += lanes) {
+				float sum = 0;
+				for (int e = from; e < until; e += 4) {
+					float v[4];
+#pragma unroll
+					for (int i = 0; i < 4; i++)
+						if (e + i < until) v[i] = src[places[e + i] * srcStride + j];
+#pragma unroll
+					for (int i = 0; i < 4; i++)
+						if (e + i < until) sum += v[i];
+				}
+				to[j] = sum;
+			}
+		}
+	}
+}
+EXPORT_KERNEL(heavy_parts)
+
+// heavy_sums: dst[r] += the sum of row r's parts in their order, for the rows that messages left.
+KERNEL heavy_sums(float *dst, int64_t dstStride, const float *parts, const int *indptr, int n, int dim, int lanes, int piece) {
+	Group g(lanes);
+	for (int64_t r = g.row; r < n; r += g.step) {
+		int lo = indptr[r], hi = indptr[r + 1];
+		if (hi - lo <= piece) continue;
+		int64_t first = lo / piece, last = (hi - 1) / piece;
+		for (int j = g.lane; j < dim; j += lanes) {
+			float sum = parts[(2 * first + 1) * dim + j];
+#pragma unroll 4
+			for (int64_t k = first + 1; k <= last; k++) sum += parts[2 * k * dim + j];
+			dst[r * dstStride + j] += sum;
+		}
+	}
+}
+EXPORT_KERNEL(heavy_sums)
 
 // segment_max: out[d] = the greatest of the rows of d's sources column by column, the first of equals,
 // the first NaN. arg is the edge it came from, −1 where out was not overwritten; seen
@@ -176,7 +231,7 @@ template <int elem> __device__ inline void segmentMax(float *out, int64_t outStr
 	KERNEL name(float *out, int64_t outStride, const char *table, int64_t rowBytes, const float *scale, const int *indptr, const int *indices, \
 			const uint32_t *index, int ends, unsigned rows, int edges, const float *seen, int64_t seenStride, int *arg, int n, int dim,         \
 			int lanes, unsigned op, Status *status) {                                                                                           \
-		Edges x = {indptr, indices, index, nullptr, ends, rows, edges};                                                                         \
+		Edges x = {indptr, indices, index, nullptr, ends, rows, edges, 0};                                                                         \
 		segmentMax<elem>(out, outStride, table, rowBytes, scale, x, seen, seenStride, arg, n, dim, lanes, op, status);                          \
 	}                                                                                                                                           \
 	EXPORT_KERNEL(name)
