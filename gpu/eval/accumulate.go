@@ -178,7 +178,7 @@ func (r *evaluation) countEdges(ctx context.Context) error {
 // there is one. Tiles of sources, and their pieces, come in ascending order, so that however the budget cuts them, a
 // destination's messages are added up in the order of their sources.
 func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to int, acc gpu.Tensor, degrees []float32) error {
-	if r.on != nil && r.on.keeps && r.sink == nil {
+	if r.sink == nil && r.residentEdges(to) != nil {
 		return r.accumulateResident(ctx, layer, to, acc, degrees)
 	}
 	at := r.work
@@ -190,9 +190,12 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 	if err := r.addDegrees(c, to, degrees); err != nil {
 		return err
 	}
-	if r.on != nil && r.on.keeps && r.on.edges[to] == nil && len(degrees) > 0 { // for runs without a sink
-		if _, err := r.keepEdges(ctx, c, to, degrees); err != nil {
+	if r.on != nil && r.on.keeps && r.on.edges[to] == nil && len(degrees) > 0 { // a sink reads them here, later runs need not
+		if err := r.keepEdges(ctx, c, to, degrees); err != nil {
 			return err
+		}
+		if r.sink == nil {
+			return r.accumulateResident(ctx, layer, to, acc, degrees)
 		}
 	}
 	if len(c.indices) == 0 && r.sink == nil { // nothing that states would be read for

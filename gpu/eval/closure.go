@@ -59,15 +59,12 @@ func (e *Evaluator) fewer() bool {
 }
 
 // leastFew is what a closure takes with the smallest tiles, however many nodes it has; 0 where there is none.
-func (e *Evaluator) leastFew(accumulated, source, directions int64) int64 {
+func (e *Evaluator) leastFew(accumulated, source int64) int64 {
 	if !e.fewer() {
 		return 0
 	}
 	m := e.src.Manifest()
-	c := &stageCost{node: stageNode + e.nodeBytes + 4*accumulated, edge: e.edgeBytes, source: source, chunk: e.chunkBytes}
-	for _, p := range m.Partitions {
-		c.edges = append(c.edges, int64(p.Edges)*directions)
-	}
+	c := &stageCost{node: stageNode + e.nodeBytes + 4*accumulated, edge: e.edgeBytes, source: source, chunk: e.chunkBytes, edges: e.edgesInto()}
 	s := &stage{of: e.all, into: &nodeSet{parts: e.all.parts, first: e.all.first}}
 	s.tiles = s.into.tilesOf(len(m.Partitions))
 	sets := int64(e.o.Model.Layers + 3) // of each layer's sources, of the asked nodes and a sink's

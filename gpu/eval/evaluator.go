@@ -406,7 +406,7 @@ func (e *Evaluator) planBy(maxDim int, size int64) error {
 			break
 		}
 	}
-	if few := e.leastFew(accDim, sourceBytes, directions); few > e.least { // some nodes alone take no more memory than all do, or the run is refused
+	if few := e.leastFew(accDim, sourceBytes); few > e.least { // some nodes alone take no more memory than all do, or the run is refused
 		if e.least = few; e.o.MemoryBytes > 0 && e.o.MemoryBytes < few {
 			return fmt.Errorf("evaluation: exact evaluation within %d bytes: %w: it takes %d with one of %d partitions at a time", e.o.MemoryBytes, store.ErrBudget, few, len(m.Partitions))
 		}

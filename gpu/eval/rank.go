@@ -9,7 +9,6 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
-	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/spill"
@@ -329,16 +328,11 @@ func (v *Ranker) meet(ctx context.Context, q *gpu.Queue, x *spill.Table, b *rank
 
 // parallel calls f for lo ≤ i < hi.
 func (v *Ranker) parallel(lo, hi int, f func(i int)) {
-	threads := v.o.Threads
-	var wg panics.Group
-	for w := range threads {
-		wg.Go(func() {
-			for i := lo + w; i < hi; i += threads {
-				f(i)
-			}
-		})
-	}
-	wg.Wait()
+	each(v.o.Threads, func(w int) {
+		for i := lo + w; i < hi; i += v.o.Threads {
+			f(i)
+		}
+	})
 }
 
 // count adds the scores of candidates from position c on to the standing of question i's answers.

@@ -78,28 +78,15 @@ func (e *Evaluator) planResident() *resident {
 	}
 	row := 4 * (3*sums + 2*int64(e.maxDim))
 	x := &resident{rows: int(max(residentChunk/row, chunkRowsMin)), there: make([]bool, len(m.Partitions))}
-	directions := int64(1)
-	if e.edges.mirrors() {
-		directions = 2
+	edges, all := e.edgesInto(), int64(0)
+	for _, n := range edges {
+		all += n
 	}
-	of := func(t Tile) (edges int64) {
-		for _, p := range m.Partitions[t.Lo:t.Hi] {
-			edges += int64(p.Edges) * directions
-		}
-		return edges
-	}
-	host := func(tiles []Tile) (most int64) {
-		for _, t := range tiles {
-			most = max(most, int64(t.Nodes)*(stageNode+e.nodeBytes+4*int64(e.o.Model.Relations))+of(t)*e.edgeBytes)
-		}
-		return most + int64(e.largest)*e.featureBytes + 8*nodes + e.chunkBytes // types and degrees
-	}
-	device := func(tiles []Tile) (most int64) {
-		for _, t := range tiles {
-			most = max(most, int64(t.Nodes)*4*(sums+1)+of(t)*e.edgeBytes)
-		}
-		return most + nodes*(e.featureBytes+2*4*int64(e.maxDim)+4*int64(transformed)) + 2*min(residentChunk, nodes*row)
-	}
+	// Beside a tile of the host's: one partition's features, types and degrees of all nodes.
+	cost := &stageCost{node: stageNode + e.nodeBytes + 4*int64(e.o.Model.Relations), edge: e.edgeBytes, edges: edges, resident: true,
+		chunk: e.chunkBytes + int64(e.largest)*e.featureBytes + 8*nodes}
+	onDevice := &stageCost{node: 4 * (sums + 1), edge: e.edgeBytes, edges: edges, resident: true,
+		chunk: nodes*(e.featureBytes+2*4*int64(e.maxDim)+4*int64(transformed)) + 2*min(residentChunk, nodes*row)}
 	bound := e.bound
 	if e.o.MemoryBytes == 0 {
 		bound = max(bound, unboundedStates)
@@ -108,9 +95,10 @@ func (e *Evaluator) planResident() *resident {
 		if x.tiles = tilesOf(m.Partitions, k); !e.cheapTiles() { // which round once a tile
 			x.tiles = e.tiles
 		}
-		left := e.deviceBytes - device(x.tiles)
-		if left >= 0 && host(x.tiles) <= bound {
-			x.keeps = e.cheapTiles() && e.edges.weight == nil && left >= int64(m.Edges)*directions*4+4*(nodes+int64(k))
+		s := &stage{of: e.all, into: e.all, tiles: x.tiles}
+		left := e.deviceBytes - s.need(onDevice, 0)
+		if left >= 0 && s.need(cost, 0) <= bound {
+			x.keeps = e.cheapTiles() && e.edges.weight == nil && left >= 4*(all+nodes+int64(k))
 			x.edges = make([]*residentCSR, len(x.tiles))
 			return x
 		}
@@ -148,6 +136,13 @@ func (x *resident) alloc(e *Evaluator) error {
 	return nil
 }
 
+// leaveDevice gives up what is on the device, for good.
+func (e *Evaluator) leaveDevice() error {
+	err := errors.Join(e.on.free(), e.arena.Reset(), e.made.Reset())
+	e.on, e.deviceBytes = nil, 0
+	return err
+}
+
 // take allocates memory that stays until free.
 func (x *resident) take(dev gpu.Device, bytes int64) (gpu.Memory, error) {
 	mem, err := dev.Alloc(max(bytes, 1))
@@ -182,13 +177,8 @@ func (r *evaluation) reside() (err error) {
 	}
 	s := *r.work
 	s.tiles, s.runs, s.pieceNodes, s.aheads = r.on.tiles, []Tile{r.all.tile(0, len(r.all.parts))}, 0, false
-	if len(s.tiles) > 1 {
-		s.kept = nil
-	} else if s.kept == nil {
+	if s.kept = nil; len(s.tiles) == 1 && !r.on.keeps {
 		s.kept = &r.kept
-	}
-	if r.on.keeps { // there
-		s.kept = nil
 	}
 	r.work, r.chunkRows = &s, r.on.rows
 	return nil
@@ -242,7 +232,7 @@ func (r *evaluation) sendFeatures(ctx context.Context, of Tile) error {
 }
 
 // keepEdges sends a tile's edges to the device, to stay there.
-func (r *evaluation) keepEdges(ctx context.Context, c csr, to int, degrees []float32) (*residentCSR, error) {
+func (r *evaluation) keepEdges(ctx context.Context, c csr, to int, degrees []float32) error {
 	x := &residentCSR{degrees: slices.Clone(degrees)}
 	send := func(list []int32) (t gpu.Tensor, err error) {
 		if len(list) == 0 {
@@ -257,34 +247,29 @@ func (r *evaluation) keepEdges(ctx context.Context, c csr, to int, degrees []flo
 	}
 	var err error
 	if x.indptr, err = send(c.indptr); err != nil {
-		return nil, err
+		return err
 	}
 	if x.indices, err = send(c.indices); err != nil {
-		return nil, err
+		return err
 	}
 	if err := r.queue.Sync(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	r.on.edges[to] = x
-	return x, nil
+	return nil
 }
 
-// accumulateResident adds the messages to a tile from all nodes, along edges that stay on the device.
+// residentEdges are a tile's edges, if they are on the device.
+func (r *evaluation) residentEdges(to int) *residentCSR {
+	if r.on == nil {
+		return nil
+	}
+	return r.on.edges[to]
+}
+
+// accumulateResident adds the messages to a tile from all nodes, along edges that are on the device.
 func (r *evaluation) accumulateResident(ctx context.Context, layer nn.Streamer, to int, acc gpu.Tensor, degrees []float32) error {
 	x := r.on.edges[to]
-	if x == nil {
-		c, done, err := r.edgesOf(ctx, 0, to)
-		if err != nil {
-			return err
-		}
-		if err = r.addDegrees(c, to, degrees); err == nil {
-			x, err = r.keepEdges(ctx, c, to, degrees)
-		}
-		done()
-		if err != nil {
-			return err
-		}
-	}
 	copy(degrees, x.degrees)
 	if x.indices.IsZero() {
 		return nil

@@ -179,3 +179,51 @@ func TestResidentGivesWay(t *testing.T) {
 		}
 	}
 }
+
+// TestResidentLeaves: where a device runs out of memory in a run, at whatever demand, what stays there is given up and the run has the same bits.
+func TestResidentLeaves(t *testing.T) {
+	g := evaltest.Random(t, 1501, 7, false)
+	model := nn.Config{Model: "gcn", Layers: 2, In: g.Dim, Hidden: 12, Out: g.M.Schema.Classes, Seed: 2}
+	inner, _, m := untrained(t, 2, model)
+	run := func(at int) (got string, e *Evaluator) {
+		dev := &full{Counting: gputest.NewCounting(inner, 1<<30), at: at}
+		q, err := gpu.NewQueue(dev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err = New(g, dev, Options{Features: []string{"x"}, Model: model}, model.Hidden); err != nil {
+			t.Fatal(err)
+		}
+		e.KeepOnDevice(1 << 30)
+		metrics, err := e.Run(t.Context(), q, m, "train", "test")
+		if err != nil {
+			t.Fatalf("demand %d: %v", at, err)
+		}
+		for _, x := range metrics {
+			got += fmt.Sprintf("%x %d ", x.Loss, x.Correct)
+		}
+		left := e.on == nil
+		if at >= 0 && left != (dev.demands > at) {
+			t.Errorf("demand %d of %d was refused; on the device: %v", at, dev.demands, !left)
+		}
+		if err := errors.Join(q.Close(), e.Close()); err != nil {
+			t.Error(err)
+		}
+		return got, e
+	}
+	want, _ := run(-1)
+	refused := 0
+	for at := 0; ; at++ {
+		got, e := run(at)
+		if got != want {
+			t.Errorf("demand %d is refused: %s, expected %s", at, got, want)
+		}
+		if e.deviceBytes > 0 { // there was no such demand
+			break
+		}
+		refused++
+	}
+	if refused < 6 {
+		t.Errorf("%d demands, expected the column, two states, sums, edges and tensors", refused)
+	}
+}

@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -20,6 +21,17 @@ func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, spli
 // RunInto is Run that also fills sink, unless it is nil, from the states below the
 // layers that it takes. Without splits the last layer itself is left out.
 func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, sink Sink, splits ...string) ([]Metrics, error) {
+	metrics, err := e.runInto(ctx, q, model, sink, splits)
+	if e.on == nil || !errors.Is(err, gpu.ErrMemory) {
+		return metrics, err
+	}
+	if err := e.leaveDevice(); err != nil { // whose room others need
+		return nil, fmt.Errorf("evaluation: %w", err)
+	}
+	return e.runInto(ctx, q, model, sink, splits)
+}
+
+func (e *Evaluator) runInto(ctx context.Context, q *gpu.Queue, model *nn.Model, sink Sink, splits []string) ([]Metrics, error) {
 	r := e.begin(q)
 	r.metrics = make([]Metrics, len(splits))
 	if r.scale = model.Config().Numbers; r.scale != nil {

@@ -103,6 +103,18 @@ func (e *Evaluator) cut(s *stage, c *stageCost, bound int64) (int64, bool) {
 	}
 }
 
+// edgesInto bounds the edges into each partition's nodes: those stored there, once more where they are read in both directions.
+func (e *Evaluator) edgesInto() (edges []int64) {
+	directions := int64(1)
+	if e.edges.mirrors() {
+		directions = 2
+	}
+	for _, p := range e.src.Manifest().Partitions {
+		edges = append(edges, int64(p.Edges)*directions)
+	}
+	return edges
+}
+
 // stageNode is what a destination takes beside its sums: degrees, counters and where its edges are.
 const stageNode = 40
 

@@ -2,8 +2,8 @@ package nn
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -26,20 +26,12 @@ func (c *Config) Carry(from *Config, saved []byte) (params []byte, err error) {
 	for i, s := range p.specs {
 		name := p.list[i].Name
 		had, ok := named[name]
-		grows := strings.HasPrefix(name, "input.") && strings.HasSuffix(name, ".vectors") && s.rows > had.Rows
-		if !ok || had.Cols != s.cols || had.Rows != s.rows && !grows {
-			return nil, fmt.Errorf("nn: parameter %s is [%d %d], that of the model to begin with [%d %d]", name, s.rows, s.cols, had.Rows, had.Cols)
+		if ok && s.rows > had.Rows && strings.HasPrefix(name, "input.") && strings.HasSuffix(name, ".vectors") {
+			had.Values, had.Rows = append(slices.Clip(had.Values), meanRows(had, s.rows-had.Rows)...), s.rows
+			named[name] = had
 		}
-		params = append(params, had.Values...)
-		if grows {
-			params = append(params, meanRows(had, s.rows-had.Rows)...)
-		}
-		delete(named, name)
 	}
-	for name := range named {
-		return nil, fmt.Errorf("nn: the model to begin with has a parameter %s, which this one has not", name)
-	}
-	return params, nil
+	return c.join(named)
 }
 
 // meanRows is n rows, each the mean of those of a table of vectors but its first, which stands for none.

@@ -191,23 +191,32 @@ func FromLayers(layers []LayerInfo, jumping string, parameters []Parameter) (c C
 			return c, nil, fmt.Errorf("nn: layer %d is %+v, expected %+v: gstore's models have layers of one kind, hidden ones alike", i, got, want)
 		}
 	}
-	p := c.declare(nil).params
+	if saved, err = c.join(named); err != nil {
+		return c, nil, err
+	}
+	return c, saved, c.CheckFloats(int64(len(saved) / 4))
+}
+
+// join is the inverse of [Config.Parameters]. What it finds in named it takes out.
+func (c *Config) join(named map[string]Parameter) (saved []byte, err error) {
+	m := c.declare(nil)
+	p := m.params
 	for i, s := range p.specs {
 		name := p.list[i].Name
 		got, ok := named[name]
 		if !ok {
-			return c, nil, fmt.Errorf("nn: parameter %s is missing, expected one of [%d %d]", name, s.rows, s.cols)
+			return nil, fmt.Errorf("nn: parameter %s is missing, expected one of [%d %d]", name, s.rows, s.cols)
 		}
 		if got.Rows != s.rows || got.Cols != s.cols {
-			return c, nil, fmt.Errorf("nn: parameter %s is [%d %d], expected [%d %d]", name, got.Rows, got.Cols, s.rows, s.cols)
+			return nil, fmt.Errorf("nn: parameter %s is [%d %d], expected [%d %d]", name, got.Rows, got.Cols, s.rows, s.cols)
 		}
 		saved = append(saved, got.Values...)
 		delete(named, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(named)) {
-		return c, nil, fmt.Errorf("nn: parameter %s is of none of the model's %d layers", name, len(layers))
+		return nil, fmt.Errorf("nn: parameter %s is of none of the model's %d layers", name, len(m.layers))
 	}
-	return c, saved, c.CheckFloats(int64(len(saved) / 4))
+	return saved, nil
 }
 
 // LayerInfos describes the projection of features, if there are any, and the encoder; none without either.

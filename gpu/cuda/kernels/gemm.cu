@@ -5,8 +5,9 @@
 // rounded values.
 enum { Exact, TF32, BFloat };
 
-// How many blocks of a large product, or twice as many of a small one, a multiprocessor is to hold: where 100 KB of shared memory have room for the stages of one, more
-// registers serve it better. And how many tiles of columns meet a warp's rows at a time.
+// How many blocks of a large product, or twice as many of a small one, a multiprocessor is to hold: where 100 KB of shared
+// memory have room for the stages of one, more registers serve it better. And how many tiles of columns meet a warp's rows
+// at a time.
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890)
 constexpr int gemmBlocks = 1, gemmColumns = 4;
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900

@@ -425,10 +425,11 @@ func (a *appender) addRelations() error {
 	if len(names) == 0 {
 		names = r.State.Relations // found among the edges
 	}
-	had := m.Schema
-	had.Relations = slices.Clone(m.Schema.Relations)
 	for _, name := range names {
-		switch k, err := had.RelationNamed(name); {
+		if _, ok := r.RelationIndex[name]; ok {
+			continue
+		}
+		switch k, err := a.base.Manifest().Schema.RelationNamed(name); {
 		case err == nil:
 			r.RelationIndex[name] = uint32(k)
 		case !errors.Is(err, store.ErrNotFound):

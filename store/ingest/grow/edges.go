@@ -95,7 +95,10 @@ func (a *appender) readEdges(ctx context.Context, s *edges.Scatter) error {
 			}
 			out.Relations = w.relations
 		} else if a.relation >= 0 {
-			out.Relations = slices.Repeat([]uint32{uint32(a.relation)}, b.Len())
+			for len(w.relations) < b.Len() {
+				w.relations = append(w.relations, uint32(a.relation))
+			}
+			out.Relations = w.relations[:b.Len()]
 		}
 		return s.Add(worker, &out)
 	})
