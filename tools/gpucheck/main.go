@@ -41,7 +41,7 @@ func command(ctx context.Context, args []string) error {
 	dry := fs.Bool("dry", false, "small sizes: to see that everything runs, on the emulated driver")
 	only := fs.String("only", "", "names of checks, comma-separated; default: all")
 	dir := fs.String("dir", "", "folder of the archive, where the report goes; default: that of this program")
-	work := fs.String("work", "", "folder for generated graphs, 40 GB; default: a temporary one, removed at the end")
+	work := fs.String("work", "", "folder for generated graphs, 20 GB; default: a temporary one, removed at the end")
 	if err := fs.Parse(args[1:]); err != nil {
 		return err
 	}

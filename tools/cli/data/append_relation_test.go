@@ -2,7 +2,6 @@ package data_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,29 +14,13 @@ import (
 // TestAppendSaysRelations: edges that are appended are of the relation that a column names, in full or by what is between the types; else of
 // the one that their file is called by, or of the only one. A relation that the store does not have is told.
 func TestAppendSaysRelations(t *testing.T) {
-	write := func(path, text string) string {
-		path = filepath.Join(t.TempDir(), path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	made := func(edges ...string) string {
-		shop := filepath.Dir(filepath.Dir(write("shop/nodes/user.csv", "user_id,age,label\nu1,20,a\nu2,30,b\nu3,40,a\n")))
+		files := map[string][]byte{"nodes/user.csv": []byte("user_id,age,label\nu1,20,a\nu2,30,b\nu3,40,a\n")}
 		for _, name := range edges {
-			path := filepath.Join(shop, "edges", name)
-			if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte("user_id,item_id\nu1,i1\nu2,i2\nu3,i1\n"), 0o666); err != nil {
-				t.Fatal(err)
-			}
+			files["edges/"+name] = []byte("user_id,item_id\nu1,i1\nu2,i2\nu3,i1\n")
 		}
 		dir := filepath.Join(t.TempDir(), "shop.gstore")
-		clitest.Events(t, "ingest", shop, dir)
+		clitest.Events(t, "ingest", clitest.Put(t, t.TempDir(), files), dir)
 		return dir
 	}
 	one, two := []string{"user-bought-item.csv"}, []string{"user-bought-item.csv", "user-saw-item.csv"}
@@ -56,7 +39,7 @@ func TestAppendSaysRelations(t *testing.T) {
 		{two, "week.csv", "user_id,item_id\nu1,i2\n", "", "the file is called by it (user-bought-item)"},
 	} {
 		dir := made(c.of...)
-		code, out, errs := clitest.Run(t, "append", dir, write(c.file, c.text))
+		code, out, errs := clitest.Run(t, "append", dir, filepath.Join(clitest.Put(t, t.TempDir(), map[string][]byte{c.file: []byte(c.text)}), c.file))
 		if c.count == "" {
 			if code == cli.ExitOK || !strings.Contains(errs, c.says) {
 				t.Errorf("%s %q: exit %d: %s", c.file, c.text, code, errs)

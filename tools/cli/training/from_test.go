@@ -3,7 +3,6 @@ package training_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,6 +55,12 @@ func TestFrom(t *testing.T) {
 	if got := recorded(t, dir, 8); got["lr"] != .002 || got["batch_size"] != 100. || got["hidden"] != 24. {
 		t.Errorf("with options of its own: %v", got)
 	}
+	// All seeds begin with the run that was the best before them.
+	clitest.Events(t, "train", dir, "--baselines=false", "--threads", "1", "--epochs", "1", "--from", "best", "--seeds", "2")
+	if a, b := recorded(t, dir, 9)["from"], recorded(t, dir, 10)["from"]; a != b || a == "" || a == "run 9" {
+		t.Errorf("two seeds began with %v and %v, expected the same earlier run", a, b)
+	}
+	clitest.MustRun(t, "plan", dir, "--from", "best", "--measure", "0")
 	for _, c := range []struct{ args, says string }{
 		{"--from 1 --hidden 32", "leave out options of the model"}, {"--from 99", "run 99 of"}, {"--from nosuch.gsm", "nosuch.gsm"},
 	} {
@@ -103,13 +108,7 @@ func TestFromGrows(t *testing.T) {
 	shop := func(name string, text func(w *strings.Builder)) {
 		var b strings.Builder
 		text(&b)
-		path := filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(b.String()), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		clitest.Put(t, folder, map[string][]byte{name: []byte(b.String())})
 	}
 	shop("shop/nodes/user.csv", func(w *strings.Builder) {
 		fmt.Fprintln(w, "user_id,age,label")

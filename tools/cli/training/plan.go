@@ -162,7 +162,7 @@ func (o *planOptions) decide(ctx context.Context, e *command.Env, s *store.Store
 		}
 		return planned{choice: d.Choice, options: d.Options, why: d.Why, policy: d.Policy, f: d.Forecaster(), memory: d.Options.MemoryBytes, close: d.Close}, nil
 	}
-	if _, err := beginWith(ctx, e, s, &o.node); err != nil {
+	if err := beginWith(ctx, e, s, &o.node); err != nil {
 		return p, err
 	}
 	o.node.Model = cmp.Or(o.node.Model, config.ModelAuto)

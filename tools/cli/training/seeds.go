@@ -12,8 +12,8 @@ import (
 	"github.com/gstore/gstore/tools/cli/command"
 )
 
-// checkSeeds refuses what does not go with several seeds.
-func (o *trainOptions) checkSeeds(dir string) (err error) {
+// checkSeeds refuses what does not go with several seeds, and finds the model that they begin with.
+func (o *trainOptions) checkSeeds(ctx context.Context, e *command.Env, dir string) (err error) {
 	if o.seeds < 1 {
 		return command.Usagef("--seeds %d: expected 1 or more", o.seeds)
 	}
@@ -33,7 +33,7 @@ func (o *trainOptions) checkSeeds(dir string) (err error) {
 	if o.task != "auto" && o.task != "node" || st.Manifest().Task() != store.TaskNode {
 		return command.Usagef("--seeds is for %s: train the seeds one by one with --seed", nodeTask)
 	}
-	return nil
+	return beginWith(ctx, e, st, &o.node) // all with one model, which may be the best before them
 }
 
 // seeded is what the run of a seed came to: names and values of its results.
@@ -44,7 +44,7 @@ type seeded struct {
 
 // runSeeds trains with several seeds, the one that was given and those that follow it, and tells of their results and what they vary by.
 func runSeeds(ctx context.Context, e *command.Env, dir string, o *trainOptions) error {
-	if err := o.checkSeeds(dir); err != nil {
+	if err := o.checkSeeds(ctx, e, dir); err != nil {
 		return err
 	}
 	var runs []seeded

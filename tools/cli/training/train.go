@@ -297,10 +297,8 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 	if task := st.Manifest().Task(); o.task == "link" || o.task != "node" && task == store.TaskLink {
 		return nil, runTrainLink(ctx, e, st, o)
 	}
-	if which, err := beginWith(ctx, e, st, &o.node); err != nil {
+	if err := beginWith(ctx, e, st, &o.node); err != nil {
 		return nil, err
-	} else if which != "" && !e.JSON {
-		fmt.Fprintf(e.Told(), "begins with the model of %s: %s of %s\n", which, o.node.Model, options.Count(o.node.Layers, "layer"))
 	}
 	if err := o.checkNode(st.Manifest()); err != nil {
 		return nil, err
