@@ -27,7 +27,7 @@ func (c *Config) BeginWith(b *Begin) {
 	c.Begin = b
 }
 
-// checkBegin refuses a model that does not say what the store's labels are.
+// check refuses a model that does not say what the store's labels are.
 func (b *Begin) check(m *store.Manifest, s *Shape) error {
 	switch {
 	case (b.Model.Numbers != nil) != (s.Numbers != nil):
