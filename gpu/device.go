@@ -141,6 +141,7 @@ type Stream interface {
 	ReLUBackward(scale float32, y, d Tensor)
 	SoftmaxCrossEntropy(logits, labels, grad, stat Tensor)
 	NumberLoss(o NumberLossOptions, outputs, labels, grad, stat Tensor)
+	MultiLabelLoss(sets, logits, labels, grad, stat Tensor)
 	Adam(o AdamOptions, param, grad, m, v Tensor)
 
 	EdgeStream

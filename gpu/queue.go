@@ -281,6 +281,24 @@ func (q *Queue) NumberLoss(o NumberLossOptions, outputs, labels, grad, stat Tens
 	}
 }
 
+// MultiLabelLoss computes from logits [n×K] and labels int32[1×n], numbers of sets of labels, the gradient of the mean over rows of
+// the mean over labels of the binary cross-entropy, −log σ(x) where the set has the label, else −log(1 − σ(x)). sets int32[1×S·⌈K/32⌉]
+// are S sets, bit j%32 of word j/32 of each being label j. grad has the shape of logits. stat float64[1×2] is the sum of the rows'
+// losses and that of the shares of labels that a row says right, those with a logit above 0 being said. Rows with label −1 count
+// for nothing; the mean is over the others. Labels that are no set are an error at Sync.
+func (q *Queue) MultiLabelLoss(sets, logits, labels, grad, stat Tensor) {
+	words := (logits.Cols + 31) / 32
+	var bad error
+	if words == 0 || sets.Len()%words != 0 {
+		bad = fmt.Errorf("gpu: multi-label loss: %v of sets for logits %v, expected a whole number of %d words", sets, logits, words)
+	}
+	if q.ok(matrix("multi-label loss", "logits", logits, -1, -1), vector("multi-label loss", "labels", labels, blocks.Int32, logits.Rows),
+		vector("multi-label loss", "sets", sets, blocks.Int32, sets.Cols), matrix("multi-label loss", "grad", grad, logits.Rows, logits.Cols),
+		vector("multi-label loss", "stat", stat, blocks.Float64, 2), bad) {
+		q.stream.MultiLabelLoss(sets, logits, labels, grad, stat)
+	}
+}
+
 // Adam takes one optimiser step: four contiguous tensors of one shape.
 func (q *Queue) Adam(o AdamOptions, param, grad, m, v Tensor) {
 	if q.ok(o.check(), q.scalar("adam", o.Rates, 2, blocks.Float32), matrix("adam", "param", param, -1, -1), matrix("adam", "grad", grad, param.Rows, param.Cols),

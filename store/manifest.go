@@ -80,6 +80,8 @@ type ColumnInfo struct {
 	NodeType string `json:"node_type,omitempty"`
 	// Numbers says of labels that they are numbers ([blocks.CodedNumber]), not classes.
 	Numbers bool `json:"numbers,omitempty"`
+	// Sets are of labels of which a node may have several: an entry is the number of one of these ([LabelSets]). Else nil.
+	Sets []byte `json:"sets,omitempty"`
 	// Runs says that extents hold the rows of NodeType alone, where partitions know types (see [NodeRows]). Column [TypeColumn] has
 	// no files then: it follows from them. Since format 2.
 	Runs bool `json:"runs,omitempty"`
@@ -452,6 +454,8 @@ func (m *Manifest) validateFiles() error {
 			return fmt.Errorf("column %q: %w", c.Name, c.Standard.Validate(c.Dim))
 		case c.Values != nil && (c.Role != RoleWeight || c.Elem != blocks.Float32 || c.Dim != 1 || len(c.Values) > 1<<8):
 			return fmt.Errorf("%w: column %q of role %s is %d × %v of %d values, expected at most 256 of role %s, 1 × %v", ErrInvalid, c.Name, c.Role, c.Dim, c.Elem, len(c.Values), RoleWeight, blocks.Float32)
+		case m.validateSets(&c) != nil:
+			return m.validateSets(&c)
 		case len(c.Files) == 0 && !c.followsTypes():
 			return fmt.Errorf("%w: column %q has no file", ErrInvalid, c.Name)
 		}

@@ -114,7 +114,7 @@ func (s *Store) TrainingClasses(ctx context.Context, split string) ([][]ClassNod
 		return nil, err
 	}
 	labels := m.Labels()
-	if labels == nil || m.Schema.Classes < 1 {
+	if labels == nil || m.Schema.Classes < 1 || labels.Sets != nil {
 		return nil, fmt.Errorf("%w: a label column", ErrNotFound)
 	}
 	counts := make([][]ClassNodes, len(m.Partitions))

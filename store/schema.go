@@ -18,6 +18,7 @@ type Schema struct {
 	// Task is what the data is labelled for: TaskNode, TaskLink or "" (nothing).
 	Task string `json:"task,omitempty"`
 	// Classes is the number of label classes of a node task: labels are −1 or 0 ≤ l < Classes. 0 where labels are numbers.
+	// Where a node may have several labels it is how many there are to have ([LabelSets]).
 	Classes int `json:"classes,omitempty"`
 	// ClassNames is nil or one name a class.
 	ClassNames []string `json:"class_names,omitempty"`
@@ -96,7 +97,7 @@ type Role string
 // Roles. The strings are part of the format.
 const (
 	RoleFeature  Role = "feature"  // node rows that feed a model
-	RoleLabel    Role = "label"    // int32 per node, a class or the code of a number, −1 = none
+	RoleLabel    Role = "label"    // int32 per node, a class, the code of a number or the number of a set of labels, −1 = none
 	RoleSplit    Role = "split"    // uint8 per node, one of the Split values
 	RoleNode     Role = "node"     // any other node column
 	RoleRelation Role = "relation" // uint8 or uint16 per edge: its RelationID

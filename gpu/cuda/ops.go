@@ -63,6 +63,7 @@ const (
 	opPadBlock
 	opPadNumbers
 	opNumberLoss
+	opMultiLabelLoss
 )
 
 // names are the host's names of the same operations.
@@ -78,7 +79,7 @@ var names = [...]string{
 	opSegmentMaxBackward: "segment max backward", opBatchNorm: "batch norm", opBatchNormBackward: "batch norm backward", opMul: "mul",
 	opMulAdd: "mul add", opComplexMulAdd: "complex mul add", opRowDot: "row dot", opScaleRowsAdd: "scale rows add",
 	opSquaredDistances: "squared distances", opSetElements: "set elements", opTanh: "tanh", opTanhBackward: "tanh backward",
-	opScatterAdd: "scatter add", opAdagrad: "adagrad", opAdagradRows: "adagrad rows", opAdamRows: "adam rows", opLinkLoss: "link loss", opNumberLoss: "number loss", opCopyRows: "copy rows", opRecorded: "recorded step",
+	opScatterAdd: "scatter add", opAdagrad: "adagrad", opAdagradRows: "adagrad rows", opAdamRows: "adam rows", opLinkLoss: "link loss", opNumberLoss: "number loss", opMultiLabelLoss: "multi-label loss", opCopyRows: "copy rows", opRecorded: "recorded step",
 	opSampleBlocks: "sample blocks", opPadBlock: "pad block", opPadNumbers: "pad numbers",
 }
 

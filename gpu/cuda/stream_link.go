@@ -44,6 +44,20 @@ func (s *stream) NumberLoss(o gpu.NumberLossOptions, outputs, labels, grad, stat
 	s.sumStats(t[0], t[1], n, stat)
 }
 
+func (s *stream) MultiLabelLoss(sets, logits, labels, grad, stat gpu.Tensor) {
+	if !s.begin(opMultiLabelLoss) {
+		return
+	}
+	n, known := logits.Rows, sets.Len()/((logits.Cols+31)/32)
+	t := s.temporary(8*int64(n), 8*int64(n), 4)
+	var count, a args
+	count.Ptr(at(labels)).I32(n).I32(known).Ptr(t[2])
+	s.launch("count_labels", driver.Shape{Threads: threads}, s.guard(&count, opMultiLabelLoss))
+	matrix(&a, logits).Ptr(at(sets)).Ptr(at(labels)).Ptr(t[2])
+	s.launch("multi_rows", s.over(32*n), matrix(&a, grad).Ptr(t[0]).Ptr(t[1]).I32(n).I32(logits.Cols).I32(known))
+	s.sumStats(t[0], t[1], n, stat)
+}
+
 func (s *stream) softmaxRows(x gpu.Tensor, labels, by cu.DevicePtr, grad gpu.Tensor, losses, hits cu.DevicePtr) {
 	if x.Rows == 0 {
 		return

@@ -56,13 +56,14 @@ type Options struct {
 type Metrics struct {
 	Nodes    int64   `json:"nodes"`
 	Correct  int64   `json:"correct"`
-	Loss     float64 `json:"loss"`     // mean cross-entropy, or of numbers mean Huber loss of standardised distances
+	Loss     float64 `json:"loss"`     // mean cross-entropy, of several labels their mean; of numbers mean Huber loss of standardised distances
 	Accuracy float64 `json:"accuracy"` // Correct/Nodes; 0 without nodes
 
 	Numbers   *NumberMetrics `json:"-"` // of a model of numbers, whose accuracy is 0; nil without nodes
-	Confusion *Confusion     `json:"-"` // nil if not asked for, and of numbers
+	Labels    *LabelMetrics  `json:"-"` // of a model of several labels a node, likewise
+	Confusion *Confusion     `json:"-"` // nil if not asked for, and of numbers and several labels
 	// AUC is the area under the ROC curve, see Options; NaN if not asked for or not
-	// defined. Two classes: of the second. More: the mean over classes, each against the rest.
+	// defined. Two classes: of the second. More, and of several labels a node: the mean over them, each against the rest.
 	AUC float64 `json:"-"`
 	// AveragePrecision is the mean precision over recall, by the same rules.
 	AveragePrecision float64 `json:"-"`
@@ -175,8 +176,9 @@ type Evaluator struct {
 // layers. A budget too small for the smallest tiles is [store.ErrBudget].
 func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) {
 	m := src.Manifest()
-	if o.Model.Numbers != nil { // which has no classes
-		o.Confusion, o.AUC, o.Predictions = false, false, false
+	if o.Model.Numbers != nil || o.Model.MultiLabel { // which has no classes
+		o.Confusion, o.Predictions = false, false
+		o.AUC = o.AUC && o.Model.MultiLabel
 	}
 	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), made: gpu.NewArena(dev), sized: -1, maxDim: maxDim, confusion: o.Confusion,
 		edges: edgeBuilder{src: src, undirected: m.Schema.Undirected, parts: m.Partitions}}
@@ -305,7 +307,7 @@ func (e *Evaluator) planBy(maxDim int, size int64) error {
 	if e.o.Model.Jumps() {
 		row = max(row, 4*int64(2*layers+1)*int64(maxDim))
 	}
-	if e.o.Confusion || e.o.AUC || e.o.Predictions || e.o.Probabilities || e.o.Embeddings { // logits and states on the host
+	if e.o.Confusion || e.o.AUC || e.o.Predictions || e.o.Probabilities || e.o.Embeddings || e.o.Model.MultiLabel { // logits and states on the host
 		row += 4 * int64(1+layers) * int64(maxDim)
 	}
 	message := 2 * 4 * accDim        // of an edge: what it carries, and its bases

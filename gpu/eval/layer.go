@@ -25,11 +25,13 @@ type evaluation struct {
 	sink      Sink   // to fill in this layer, or nil
 	splits    []uint8
 	metrics   []Metrics
-	scale     *nn.NumberScale // of a model of numbers
-	numbers   []numberSums    // of each split, likewise
-	on        *resident       // nil: states lie in the host's memory or in files, in and out
-	inDim     int             // columns of the states below the layer
-	in, out   *spill.Table    // hidden states below and above the layer; in is nil below the first
+	scale     *nn.NumberScale  // of a model of numbers
+	numbers   []numberSums     // of each split, likewise
+	sets      *store.LabelSets // of a model of several labels a node
+	saidOf    []*LabelCounts   // of each split, likewise
+	on        *resident        // nil: states lie in the host's memory or in files, in and out
+	inDim     int              // columns of the states below the layer
+	in, out   *spill.Table     // hidden states below and above the layer; in is nil below the first
 	jumps     bool
 	strip     []float32 // rows of some columns
 	// The states of in and out once more, by columns, where the layer above is computed by them; nil: they are not there.
@@ -178,8 +180,11 @@ func (r *evaluation) score(ctx context.Context, model *nn.Model, logits, states 
 	if err := r.keep(ctx, logits, states, lo, first); err != nil {
 		return err
 	}
-	if r.scale != nil {
+	switch {
+	case r.scale != nil:
 		return r.scoreNumbers(ctx, logits, lo)
+	case model.Config().MultiLabel:
+		return r.scoreSets(ctx, logits, lo)
 	}
 	q := r.queue
 	for i, split := range r.splits {

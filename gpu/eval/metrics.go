@@ -84,16 +84,17 @@ type scores struct {
 	classes int // held
 	nodes   uint64
 	table   *spill.Table
-	labels  []uint32 // of the nodes added; off the heap
+	sets    *store.LabelSets // where a node has several labels; else nil
+	labels  []uint32         // of the nodes added; off the heap
 	slab    *blockio.Slab
 	n       int // nodes added
 	column  []float32
 }
 
 // newScores makes room for the nodes of a split, of which some may have no label.
-func newScores(classes int, nodes uint64, inMemory bool, dir string) (_ *scores, err error) {
-	s := &scores{classes: classes, nodes: nodes}
-	if classes == 2 {
+func newScores(classes int, nodes uint64, sets *store.LabelSets, inMemory bool, dir string) (_ *scores, err error) {
+	s := &scores{classes: classes, nodes: nodes, sets: sets}
+	if classes == 2 && sets == nil {
 		s.first, s.classes = 1, 1
 	}
 	if nodes == 0 {
@@ -134,8 +135,12 @@ func (s *scores) add(logits []float32, labels []int32) error {
 	for c := range s.classes {
 		s.column = s.column[:0]
 		for i, l := range labels {
-			if l >= 0 {
-				s.column = append(s.column, logOdds(logits[i*width:(i+1)*width], s.first+c))
+			switch row := logits[i*width : (i+1)*width]; {
+			case l < 0:
+			case s.sets != nil:
+				s.column = append(s.column, row[c])
+			default:
+				s.column = append(s.column, logOdds(row, s.first+c))
 			}
 		}
 		if len(s.column) == 0 {
@@ -203,7 +208,7 @@ func (s *scores) areas(ctx context.Context) (auc, precision float64, err error) 
 		class := uint32(s.first + c)
 		for i, v := range asFloat32(raw) {
 			keys[i] = uint64(ordered(v)) << 1
-			if s.labels[i] == class {
+			if s.sets == nil && s.labels[i] == class || s.sets != nil && s.sets.Has(int32(s.labels[i]), c) {
 				keys[i] |= 1
 			}
 		}

@@ -40,7 +40,7 @@ func TestAUC(t *testing.T) {
 	for _, classes := range []int{1, 2, 3, 6} {
 		for _, inMemory := range []bool{true, false} {
 			const n = 200
-			s, err := newScores(classes, n, inMemory, t.TempDir())
+			s, err := newScores(classes, n, nil, inMemory, t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -180,7 +180,7 @@ func TestLikeScikitLearn(t *testing.T) {
 	}
 	for _, c := range want.Cases {
 		t.Run(c.Name, func(t *testing.T) {
-			s, err := newScores(c.Classes, uint64(len(c.Labels)), true, t.TempDir())
+			s, err := newScores(c.Classes, uint64(len(c.Labels)), nil, true, t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}

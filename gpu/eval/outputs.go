@@ -52,7 +52,7 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error 
 		return err
 	}
 	for _, s := range r.splits {
-		t, err := newScores(c.Out, counts[s], r.memory, r.src.ScratchDir())
+		t, err := newScores(c.Out, counts[s], r.sets, r.memory, r.src.ScratchDir())
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,9 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error 
 }
 
 // CountConfusion makes the runs that follow count labels against predictions, as [Options].Confusion does.
-func (e *Evaluator) CountConfusion() { e.confusion = e.o.Model.Numbers == nil }
+func (e *Evaluator) CountConfusion() {
+	e.confusion = e.o.Model.Numbers == nil && !e.o.Model.MultiLabel
+}
 
 // MeasureAreas makes the runs that follow compute areas under curves of some splits, as [Options].AUC does, within memory bytes together with
 // what that takes; 0: no bound. What earlier runs kept is given up. Where there is no room it changes nothing and returns false.
@@ -146,9 +148,12 @@ func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int
 		return nil
 	}
 	for i := range n { // in place: the logits are of no further use
-		if row := b.logits[i*logits.Cols : (i+1)*logits.Cols]; r.scale != nil {
+		switch row := b.logits[i*logits.Cols : (i+1)*logits.Cols]; {
+		case r.scale != nil:
 			row[0] = r.scale.Of(row[0])
-		} else {
+		case r.o.Model.MultiLabel:
+			sigmoid(row)
+		default:
 			softmax(row)
 		}
 	}

@@ -37,6 +37,14 @@ func (e *Evaluator) runInto(ctx context.Context, q *gpu.Queue, model *nn.Model, 
 	if r.scale = model.Config().Numbers; r.scale != nil {
 		r.numbers = make([]numberSums, len(splits))
 	}
+	if model.Config().MultiLabel && len(splits) > 0 {
+		if r.sets = e.src.Manifest().LabelSets(); r.sets == nil || r.sets.Labels() != model.Config().Out {
+			return nil, fmt.Errorf("evaluation: %w: a model of %d labels of which a node has any number, and the store's labels are others", store.ErrInvalid, model.Config().Out)
+		}
+		for range splits {
+			r.saidOf = append(r.saidOf, NewLabelCounts(r.sets.Labels()))
+		}
+	}
 	e.vectorsOf = Tile{} // they may have been trained since
 	for _, s := range splits {
 		r.splits = append(r.splits, store.SplitValue(s))
@@ -92,6 +100,9 @@ func (r *evaluation) finishMetrics(ctx context.Context) (err error) {
 		m.AUC, m.AveragePrecision = math.NaN(), math.NaN()
 		if r.numbers != nil {
 			m.Numbers = r.numbers[i].metrics()
+		}
+		if r.saidOf != nil {
+			m.Labels = r.saidOf[i].Metrics()
 		}
 		if r.scores != nil {
 			if m.AUC, m.AveragePrecision, err = r.scores[i].areas(ctx); err != nil {

@@ -35,7 +35,7 @@ func Run(t *testing.T, open func() gpu.Device) {
 		test func(*bench)
 	}{
 		{"gemm", gemm}, {"aggregate", aggregate}, {"aggregate in pieces", pieces}, {"gather", gather}, {"copy rows", copyRows}, {"elementwise", elementwise},
-		{"loss", loss}, {"number loss", numberLoss}, {"adam", adam}, {"dropout", dropout}, {"errors", shapeErrors}, {"arena", arenaReuse}, {"attention", attention}, {"link rows", linkRows}, {"link scatter", linkScatter}, {"link loss", linkLoss}, {"link loss overflow", linkLossOverflow}, {"convolution", convolution}, {"layer norm", layerNorm}, {"segment max", segmentMax}, {"scaled tables", scaledTables}, {"batch norm", batchNorm}, {"marks", marks}, {"follow", follow},
+		{"loss", loss}, {"number loss", numberLoss}, {"multi-label loss", multiLabelLoss}, {"adam", adam}, {"dropout", dropout}, {"errors", shapeErrors}, {"arena", arenaReuse}, {"attention", attention}, {"link rows", linkRows}, {"link scatter", linkScatter}, {"link loss", linkLoss}, {"link loss overflow", linkLossOverflow}, {"convolution", convolution}, {"layer norm", layerNorm}, {"segment max", segmentMax}, {"scaled tables", scaledTables}, {"batch norm", batchNorm}, {"marks", marks}, {"follow", follow},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dev := open()
@@ -272,6 +272,48 @@ func numberLoss(b *bench) {
 	b.sync()
 	if math.Abs(got[0]-loss) > 1e-5*loss || math.Abs(got[1]-distance) > 1e-5*distance {
 		b.Errorf("loss %v and distance %v, expected %v and %v", got[0], got[1], loss, distance)
+	}
+}
+
+func multiLabelLoss(b *bench) {
+	for _, k := range []int{1, 31, 70} {
+		const n, known = 150, 40
+		logits, x := b.matrix(n, k, 1)
+		words := (k + 31) / 32
+		sets, labels, want := make([]int32, known*words), make([]int32, n), make([]float64, n*k)
+		for i := range known {
+			for j := range k {
+				sets[i*words+j/32] |= int32(b.r.Below(2)) << (j % 32)
+			}
+		}
+		var loss, right, labelled float64
+		for i := range labels {
+			if labels[i] = int32(b.r.Below(known)); b.r.Below(5) == 0 {
+				labels[i] = -1
+				continue
+			}
+			labelled++
+			for j := range k {
+				y, v := float64(sets[int(labels[i])*words+j/32]>>(j%32)&1), float64(x[i*k+j])
+				sigmoid := 1 / (1 + math.Exp(-v))
+				loss -= (y*math.Log(sigmoid) + (1-y)*math.Log(1-sigmoid)) / float64(k)
+				right += float64(btoi((v > 0) == (y == 1))) / float64(k)
+				want[i*k+j] = (sigmoid - y) / float64(k)
+			}
+		}
+		for i := range want {
+			want[i] /= labelled
+		}
+		grad, _ := b.matrix(n, k, 2)
+		stat := b.a.Vector(b.q, 2, blocks.Float64)
+		b.q.MultiLabelLoss(b.a.Int32s(b.q, sets), logits, b.a.Int32s(b.q, labels), grad, stat)
+		b.near("gradient", b.read(grad), want, 1e-6)
+		var got [2]float64
+		b.q.Download(bytesOf(got[:]), stat)
+		b.sync()
+		if math.Abs(got[0]-loss) > 1e-4*loss || math.Abs(got[1]-right) > 1e-9*right {
+			b.Errorf("%d labels: loss %v and %v of labels right, expected %v and %v", k, got[0], got[1], loss, right)
+		}
 	}
 }
 

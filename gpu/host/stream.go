@@ -255,6 +255,13 @@ func (s *stream) NumberLoss(o gpu.NumberLossOptions, outputs, labels, grad, stat
 	})
 }
 
+func (s *stream) MultiLabelLoss(sets, logits, labels, grad, stat gpu.Tensor) {
+	s.run("multi-label loss", func() {
+		out := slice[float64](stat)
+		out[0], out[1] = kernels.MultiLabelLoss(s.pool, slice[int32](sets), matrix(logits), slice[int32](labels), matrix(grad))
+	})
+}
+
 func adamOptions(o gpu.AdamOptions) kernels.AdamOptions {
 	return kernels.AdamOptions{LR: o.LR, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, WeightDecay: o.WeightDecay, Step: o.Step}
 }

@@ -39,6 +39,7 @@ func (stream) ReLUBackward(float32, gpu.Tensor, gpu.Tensor)                     
 func (stream) SoftmaxCrossEntropy(gpu.Tensor, gpu.Tensor, gpu.Tensor, gpu.Tensor) {}
 func (stream) NumberLoss(gpu.NumberLossOptions, gpu.Tensor, gpu.Tensor, gpu.Tensor, gpu.Tensor) {
 }
+func (stream) MultiLabelLoss(gpu.Tensor, gpu.Tensor, gpu.Tensor, gpu.Tensor, gpu.Tensor)  {}
 func (stream) Adam(gpu.AdamOptions, gpu.Tensor, gpu.Tensor, gpu.Tensor, gpu.Tensor)       {}
 func (stream) SelfLoops(gpu.Graph, gpu.Graph)                                             {}
 func (stream) TransposeEdges(gpu.Graph)                                                   {}

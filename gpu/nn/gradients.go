@@ -8,7 +8,8 @@ import (
 
 // Targets are what a mini-batch's logits [n×classes], or numbers [n×1] ([Config].Numbers), are fitted to.
 type Targets struct {
-	Labels   gpu.Tensor // int32[1×n], classes or codes of numbers, −1 for none
+	Labels   gpu.Tensor // int32[1×n], classes, codes of numbers or numbers of sets, −1 for none
+	Sets     gpu.Tensor // of a model of several labels a node: int32[1×S·⌈labels/32⌉], see [gpu.Queue.MultiLabelLoss]
 	Shift    gpu.Tensor // float32[1×classes], added to each row of logits; none: nothing is
 	Divisors gpu.Tensor // float32[1×n], not 0, by which the gradients of the mean loss are divided, row by row; none: they are not
 }
@@ -23,9 +24,12 @@ func (m *Model) Gradients(p *Pass, graphs []gpu.Graph, in Input, t Targets) (for
 		p.Queue.AddBias(false, t.Shift, logits)
 	}
 	grad := p.Arena.Matrix(p.Queue, logits.Rows, logits.Cols)
-	if n := m.cfg.Numbers; n != nil {
+	switch n := m.cfg.Numbers; {
+	case n != nil:
 		p.Queue.NumberLoss(gpu.NumberLossOptions{Mean: n.Mean, Deviation: n.Deviation}, logits, t.Labels, grad, m.Stat())
-	} else {
+	case m.cfg.MultiLabel:
+		p.Queue.MultiLabelLoss(t.Sets, logits, t.Labels, grad, m.Stat())
+	default:
 		p.Queue.SoftmaxCrossEntropy(logits, t.Labels, grad, m.Stat())
 	}
 	if !t.Divisors.IsZero() {

@@ -57,6 +57,8 @@ type Config struct {
 	Seed         uint64        `json:"seed" yaml:"seed"` // keys the initial parameters
 	// Numbers: the one output is a number, not the logit of a class; nil: Out classes.
 	Numbers *NumberScale `json:"numbers,omitempty" yaml:"numbers"`
+	// MultiLabel: a node has any number of Out labels, each said by its own logit.
+	MultiLabel bool `json:"multi_label,omitempty" yaml:"multi_label"`
 }
 
 // NumberScale says which number an output stands for: output × Deviation + Mean. Deviation > 0.

@@ -88,6 +88,9 @@ func (s *session) Trained(x *run.Epoch) {
 		mae := x.Accuracy() * float64(n.Deviation) // what was counted are distances
 		r.Errors, r.TrainAccuracy = &Errors{TrainMAE: &mae}, -1
 	}
+	if s.shape.Sets != nil {
+		r.F1, r.TrainAccuracy = &F1{}, -1 // what was counted are shares of labels
+	}
 	r.Batches, r.SampledEdges, r.ListedEdges, r.PrunedEdges = sum.Batches, sum.Edges, sum.Listed, sum.Pruned
 	r.DeviceTimes = x.Times
 	was, now, d := s.epoch.counted, s.t.counted(), &r.DeviceTimes
@@ -178,6 +181,9 @@ func (s *session) validate(ctx context.Context, x *run.Epoch) error {
 	r.ValidBalanced, r.TestBalanced = s.balanced(m[0]), s.balanced(m[1])
 	if r.Errors != nil {
 		r.Errors.set(m)
+	}
+	if r.F1 != nil {
+		r.F1.set(m)
 	}
 	if score := s.score(m[0]); score > s.best || s.run.Rule.Blind { // nothing says that an earlier epoch was better
 		if err := s.keep(ctx, r, m, score); err != nil {

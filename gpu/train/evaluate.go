@@ -125,6 +125,10 @@ func (c *Checkpoint) checkLabels(m *store.Manifest, asked bool) error {
 		return nil
 	case numbers && !m.NumberLabels():
 		return fmt.Errorf("evaluation: the model says numbers, the store's labels are %d classes", m.Schema.Classes)
+	case c.Model.MultiLabel && m.LabelSets() == nil:
+		return fmt.Errorf("evaluation: the model says any number of %d labels of a node, the store's nodes have one each", c.Model.Out)
+	case !c.Model.MultiLabel && m.LabelSets() != nil:
+		return fmt.Errorf("evaluation: the model says one of %d classes of a node, the store's nodes have any number of %d labels", c.Model.Out, m.Schema.Classes)
 	case !numbers && m.NumberLabels():
 		return fmt.Errorf("evaluation: the model has %d classes, the store's labels are numbers", c.Model.Out)
 	case !numbers && m.Schema.Classes != c.Model.Out:

@@ -236,7 +236,7 @@ func (o *opening) openTrainer(ctx context.Context) (err error) {
 	case *buffer.Buffer: // plan rows is never mirrored
 		upcoming = it.Upcoming
 	}
-	if cfg.LabelShift == config.ShiftAuto && s.shape.Numbers == nil {
+	if cfg.LabelShift == config.ShiftAuto && s.shape.Numbers == nil && s.shape.Sets == nil {
 		t.shift = feed.NewLabelShift(o.planned.Labels, o.planned.Nodes, s.shape.Classes)
 	}
 	if cfg.ClassWeights == config.WeightsAuto {

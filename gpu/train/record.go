@@ -26,7 +26,7 @@ func (direct) settle() error { return nil }
 // targets brings what a mini-batch is fitted to to the device.
 func (t *trainer) targets(labels []int32) nn.Targets {
 	q, a := t.queue, t.pipe.Arena()
-	return nn.Targets{Labels: a.Int32s(q, labels), Shift: t.shift.Tensor(q, a), Divisors: t.weights.Tensor(q, a, labels)}
+	return nn.Targets{Labels: a.Int32s(q, labels), Sets: t.sets.Tensor(), Shift: t.shift.Tensor(q, a), Divisors: t.weights.Tensor(q, a, labels)}
 }
 
 // recorded pads mini-batches to a few shapes, whose operations are recorded once and run again by one call.

@@ -19,12 +19,13 @@ import (
 type Epoch struct {
 	Epoch         int     `json:"epoch"`          // from 1
 	Loss          float64 `json:"loss"`           // mean over training examples, dropout on
-	TrainAccuracy float64 `json:"train_accuracy"` // −1 of labels that are numbers
+	TrainAccuracy float64 `json:"train_accuracy"` // −1 of labels that are numbers, or several a node
 	// ValidAccuracy is exact, after the epoch; −1 if it was not computed.
 	ValidAccuracy float64 `json:"valid_accuracy"`
 	// TestAccuracy comes with ValidAccuracy, for the reader: nothing is chosen by it.
 	TestAccuracy float64 `json:"test_accuracy"`
 	*Errors              // of labels that are numbers, which accuracies, −1, say nothing of
+	*F1                  // of nodes with several labels, likewise
 
 	// Balanced accuracies, the means over classes, of a run with class weights.
 	ValidBalanced *float64 `json:"valid_balanced_accuracy,omitempty"`
@@ -60,8 +61,9 @@ type Epoch struct {
 type Summary struct {
 	TestAccuracy         float64   `json:"test_accuracy"`  // of the best epoch's model; −1: the split has no test nodes
 	ValidAccuracy        float64   `json:"valid_accuracy"` // likewise
-	*Areas                         // of two classes
+	*Areas                         // of two classes, or of several labels a node
 	*Errors                        // of labels that are numbers, which accuracies, −1, say nothing of
+	*F1                            // of nodes with several labels, likewise
 	TestBalanced         *float64  `json:"test_balanced_accuracy,omitempty"` // likewise, with class weights
 	ValidBalanced        *float64  `json:"valid_balanced_accuracy,omitempty"`
 	TrainLoss            float64   `json:"train_loss"`               // of the last epoch
@@ -104,8 +106,8 @@ type Summary struct {
 	DeviceRows *cache.Traffic `json:"device_rows,omitempty"`
 }
 
-// Areas are how well a model of two classes ranks a split's nodes by the second class, of the best epoch's model: the area under the ROC
-// curve, and the average precision. nil: the split has no nodes, or none of a class.
+// Areas are how well a model of two classes ranks a split's nodes by the second class, or one of several labels a node by each of them, of
+// which it is the mean; of the best epoch's model: the area under the ROC curve, and the average precision. nil: the split has no nodes, or none of a class.
 type Areas struct {
 	TestAUC        *float64 `json:"test_auc,omitempty"`
 	ValidAUC       *float64 `json:"valid_auc,omitempty"`
@@ -136,6 +138,26 @@ func (e *Errors) set(ms []eval.Metrics) {
 			if !math.IsNaN(x) {
 				*to[k] = &x
 			}
+		}
+	}
+}
+
+// F1 is how well a model says the labels of a split's nodes, of which each may have several ([eval.LabelMetrics]); nil: the split has no
+// nodes.
+type F1 struct {
+	ValidMicro *float64 `json:"valid_micro_f1,omitempty"`
+	ValidMacro *float64 `json:"valid_macro_f1,omitempty"`
+	ValidExact *float64 `json:"valid_exact_match,omitempty"`
+	TestMicro  *float64 `json:"test_micro_f1,omitempty"`
+	TestMacro  *float64 `json:"test_macro_f1,omitempty"`
+	TestExact  *float64 `json:"test_exact_match,omitempty"`
+}
+
+// set takes the metrics of valid and test.
+func (f *F1) set(ms []eval.Metrics) {
+	for i, to := range [][3]**float64{{&f.ValidMicro, &f.ValidMacro, &f.ValidExact}, {&f.TestMicro, &f.TestMacro, &f.TestExact}} {
+		if l := ms[i].Labels; l != nil {
+			*to[0], *to[1], *to[2] = &l.MicroF1, &l.MacroF1, &l.Exact
 		}
 	}
 }

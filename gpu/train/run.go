@@ -126,7 +126,7 @@ func (s *session) test(ctx context.Context) error {
 		s.sum.Areas = areasOf(areas)
 	}
 	for i, split := range validated {
-		if s.hooks.Confusion != nil && m[i].Nodes > 0 {
+		if s.hooks.Confusion != nil && m[i].Confusion != nil && m[i].Nodes > 0 {
 			s.hooks.Confusion(split, m[i].Confusion)
 		}
 	}
@@ -136,14 +136,21 @@ func (s *session) test(ctx context.Context) error {
 		s.sum.Errors = &Errors{}
 		s.sum.Errors.set(m)
 	}
+	if s.shape.Sets != nil {
+		s.sum.F1 = &F1{}
+		s.sum.F1.set(m)
+	}
 	return nil
 }
 
 // score is what the best epoch has the most of, from 0 to 1, −1 without validation nodes: the validation accuracy, balanced with class
-// weights; of numbers, what falls as the mean absolute error grows.
+// weights; of numbers, what falls as the mean absolute error grows; of several labels a node, the micro-averaged F1.
 func (s *session) score(m eval.Metrics) float64 {
 	if n := m.Numbers; n != nil {
 		return s.shape.Numbers.Score(n.MAE)
+	}
+	if l := m.Labels; l != nil {
+		return l.Score(m.Loss)
 	}
 	if b := s.balanced(m); b != nil {
 		return *b
@@ -151,10 +158,10 @@ func (s *session) score(m eval.Metrics) float64 {
 	return accuracy(m)
 }
 
-// ranks makes the evaluation that follows, the run's last, measure how well a model of two classes ranks nodes, if there is room for it:
-// where one class is rare, accuracy says little.
+// ranks makes the evaluation that follows, the run's last, measure how well a model of two classes, or of several labels a node, ranks
+// nodes, if there is room for it: where one class is rare, accuracy says little.
 func (s *session) ranks(ctx context.Context) (bool, error) {
-	if s.shape.Classes != 2 {
+	if s.shape.Numbers != nil || s.shape.Classes != 2 && s.shape.Sets == nil {
 		return false, nil
 	}
 	if err := s.endTraining(ctx, nil); err != nil {
@@ -181,7 +188,7 @@ func areasOf(ms []eval.Metrics) *Areas {
 
 // accuracy is a split's, −1 without nodes.
 func accuracy(m eval.Metrics) float64 {
-	if m.Nodes == 0 || m.Numbers != nil {
+	if m.Nodes == 0 || m.Numbers != nil || m.Labels != nil {
 		return -1
 	}
 	return m.Accuracy

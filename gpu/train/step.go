@@ -34,6 +34,7 @@ type trainer struct {
 	labels  []int32     // room for a mini-batch's
 	graphs  []gpu.Graph // likewise
 	parts
+	sets  *nn.LabelSets     // nil: a node has one label at most
 	draws *sampling.Sampler // of the device; nil: the host draws
 
 	// The stages of a mini-batch, see [minibatch].
@@ -85,6 +86,9 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *config.Config, s confi
 		if cfg.Accumulate > 1 {
 			err = t.model.Params().OpenSums()
 		}
+	}
+	if err == nil {
+		t.sets, err = nn.OpenLabelSets(ctx, t.queue, s.Sets.Words())
 	}
 	if err == nil && plan.Draw == nil {
 		t.batches, err = feed.NewBatches(cfg, t.model.Hops(), s.Sampling, s.Degree, max(1, cfg.Threads-1), plan.Cache.Window)
@@ -168,6 +172,7 @@ func (t *trainer) close() error {
 	if t.model != nil {
 		keep(t.model.Close())
 	}
+	keep(t.sets.Close())
 	keep(t.draws.Close())
 	keep(t.rows.Close())
 	keep(t.pipe.Close())

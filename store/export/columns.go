@@ -55,6 +55,10 @@ func (x *exporter) columns() ([]NodeColumn, error) {
 			continue
 		}
 		named[c.Name] = true
+		if sets := x.m.LabelSets(); c.Sets != nil {
+			out = append(out, NodeColumn{Name: c.Name, Role: c.Role, Elem: blocks.Int8, Dim: sets.Labels(), Read: setRows(sets, x.storeRows(c))})
+			continue
+		}
 		out = append(out, NodeColumn{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, Scale: c.Scale, Standard: c.Standard, Numbers: c.Numbers, Read: x.storeRows(c)})
 	}
 	for _, name := range x.o.Columns {
@@ -79,6 +83,30 @@ func (x *exporter) columns() ([]NodeColumn, error) {
 		}})
 	}
 	return out, nil
+}
+
+// setRows reads labels of which a node has several: a 0 or 1 for each of them, −1 where it is not known which a node has.
+func setRows(sets *store.LabelSets, read func(context.Context, store.PartitionID, uint64, []byte) error) func(context.Context, store.PartitionID, uint64, []byte) error {
+	var numbers []int32
+	return func(ctx context.Context, p store.PartitionID, first uint64, rows []byte) error {
+		k := sets.Labels()
+		numbers = slices.Grow(numbers[:0], len(rows)/k)[:len(rows)/k]
+		if err := read(ctx, p, first, blocks.Bytes(numbers)); err != nil {
+			return err
+		}
+		for i, set := range numbers {
+			for j := range k {
+				x := int8(-1)
+				if set >= 0 {
+					if x = 0; sets.Has(set, j) {
+						x = 1
+					}
+				}
+				rows[i*k+j] = byte(x)
+			}
+		}
+		return nil
+	}
 }
 
 // storeRows reads a column of the store, through checked chunks.
@@ -139,7 +167,7 @@ func (c *NodeColumn) output(half bool) blocks.ElemType {
 	switch {
 	case c.Numbers:
 		return blocks.Float32
-	case c.Role == store.RoleLabel:
+	case c.Role == store.RoleLabel && c.Elem == blocks.Int32:
 		return blocks.Int64
 	case c.Elem == blocks.BFloat16, c.Elem == blocks.Int8 && c.Scale != nil, c.Elem == blocks.Float16 && (!half || c.Standard != nil):
 		return blocks.Float32

@@ -29,10 +29,10 @@ import (
 )
 
 // smallest is a budget that forces many tiles and re-reading of ids.
-const smallest = 59 << 20
+const smallest = 61 << 20
 
 // smallestParquet is that of Parquet files.
-const smallestParquet = 72 << 20
+const smallestParquet = 74 << 20
 
 func open(t *testing.T, dir string) *store.Store {
 	t.Helper()

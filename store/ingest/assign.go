@@ -223,7 +223,7 @@ func (r *Job) classes(ctx context.Context) ([]uint16, error) {
 			switch {
 			case node >= r.State.Nodes:
 				return source.Inputf(pos.Of(i), "label of node %d, expected id < %d", node, r.State.Nodes)
-			case k.asNumbers && label >= 0: // as if of one class
+			case (k.labelling.numbers || k.labelling.sets != nil) && label >= 0: // as if of one class
 				classes[node] = 1
 			case label >= math.MaxUint16:
 				return source.Inputf(pos.Of(i), "label %d, at most %d can be balanced", label, math.MaxUint16-1)
@@ -317,12 +317,12 @@ func (r *Job) randomParts(ctx context.Context, tell func(id uint64, part uint8))
 		if spec.Role != store.RoleLabel {
 			continue
 		}
-		numbers, err := r.labelsAreNumbers(ctx, c)
+		labels, err := r.labelsOf(ctx, c)
 		if err != nil {
 			return err
 		}
 		put := func(id uint64, row []byte) {
-			if x := spec.Elem.Float64(row); (x >= 0 || numbers && !math.IsNaN(x)) && id < r.State.Nodes {
+			if labels.labelled(&spec, row) && id < r.State.Nodes {
 				tell(id, r.Options.SplitRandom.part(id))
 			}
 		}

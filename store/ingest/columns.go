@@ -246,7 +246,7 @@ func (r *Job) Column(ctx context.Context, c int) error {
 		return err
 	}
 	r.Phase("column "+spec.Name, "rows", int64(r.Layout.Nodes))
-	of := r.EveryNode(store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: conv.Elem, Dim: spec.Dim, NodeType: spec.NodeType})
+	of := r.EveryNode(store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: conv.Elem, Dim: conv.dim(), NodeType: spec.NodeType})
 	if old := r.Like[spec.Name]; old != nil {
 		of.Column.NodeType, of.Column.Runs = old.NodeType, old.Runs
 	}
@@ -257,7 +257,7 @@ func (r *Job) Column(ctx context.Context, c int) error {
 		r.Manifest.Columns = append(r.Manifest.Columns, of.Column)
 		return nil
 	}
-	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.Elem, Dim: uint32(spec.Dim), Name: spec.Name}
+	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.Elem, Dim: uint32(conv.dim()), Name: spec.Name}
 	if spec.Keyed {
 		if bytes.Equal(conv.missing, MissingRow(&of.Column)) { // see below
 			of = r.ofType(of, 0, r.Layout.Nodes)
@@ -335,12 +335,30 @@ func (r *Job) AddColumn(spec source.ColumnSpec, conv *Converter, c store.ColumnI
 	}
 	r.Manifest.Files = append(r.Manifest.Files, ref)
 	c.Scale, c.Standard, c.Elements, c.Missing, c.Files = conv.scale, conv.standard, spec.Elements, uint64(conv.filled), []string{ref.Name}
-	c.Categories, c.Numbers = spec.Values, conv.asNumbers
+	c.Categories = spec.Values
+	if conv.labelling != nil {
+		r.describeLabels(&c, conv)
+	}
 	r.Manifest.Columns = append(r.Manifest.Columns, c)
-	if spec.Role == store.RoleLabel && !conv.asNumbers {
-		r.Manifest.Schema.Classes = max(r.Manifest.Schema.Classes, int(conv.LabelMax)+1)
+}
+
+// describeLabels says in column and schema what labels are.
+func (r *Job) describeLabels(c *store.ColumnInfo, conv *Converter) {
+	schema := &r.Manifest.Schema
+	if conv.spec.Dim > 1 {
+		c.Elements = nil // are the labels' names
+	}
+	switch l := conv.labelling; {
+	case l.numbers:
+		c.Numbers = true
+	case l.sets != nil:
+		if c.Sets = l.sets.bits; c.Sets != nil {
+			schema.Classes, schema.ClassNames = l.sets.labels, l.sets.names
+		}
+	default:
+		schema.Classes = max(schema.Classes, int(conv.LabelMax)+1)
 		if n := len(r.Desc.ClassNames); n > 0 {
-			r.Manifest.Schema.Classes, r.Manifest.Schema.ClassNames = n, r.Desc.ClassNames
+			schema.Classes, schema.ClassNames = n, r.Desc.ClassNames
 		}
 	}
 }

@@ -27,7 +27,7 @@ type Converter struct {
 	largest   []float64       // magnitude, as measure has it; nil = not measured
 	classes   int             // labels: known number of classes, 0 = unknown
 	LabelMax  int32
-	asNumbers bool // labels: they are numbers
+	labelling *labelling // of labels, else nil
 }
 
 // Converter plans the conversion of node column c; int8 features take a pass
@@ -35,8 +35,15 @@ type Converter struct {
 func (r *Job) converter(ctx context.Context, c int) (*Converter, error) {
 	spec := r.Desc.NodeColumns[c]
 	k := &Converter{spec: spec, Elem: spec.Elem, LabelMax: -1, rule: r.Options.missing(&spec)}
+	if spec.Role == store.RoleLabel {
+		k.Elem, k.classes = blocks.Int32, len(r.Desc.ClassNames)
+		k.missing = binary.LittleEndian.AppendUint32(nil, math.MaxUint32) // −1
+		var err error
+		k.labelling, err = r.labelsOf(ctx, c)
+		return k, err
+	}
 	if old := r.Like[spec.Name]; old != nil {
-		if err := k.like(old, len(r.Desc.ClassNames)); err != nil || old.Role != store.RoleFeature {
+		if err := k.like(old); err != nil || old.Role != store.RoleFeature {
 			return k, err
 		}
 		if r.Options.Missing == "" && k.standard == nil {
@@ -45,15 +52,6 @@ func (r *Job) converter(ctx context.Context, c int) (*Converter, error) {
 		return k, r.fillMissing(ctx, c, k)
 	}
 	switch spec.Role {
-	case store.RoleLabel:
-		k.Elem, k.classes = blocks.Int32, len(r.Desc.ClassNames)
-		if spec.Dim != 1 {
-			return nil, source.Inputf(r.Desc.Input, "labels of %d columns, expected 1", spec.Dim)
-		}
-		k.missing = binary.LittleEndian.AppendUint32(nil, math.MaxUint32) // −1
-		var err error
-		k.asNumbers, err = r.labelsAreNumbers(ctx, c)
-		return k, err
 	case store.RoleFeature:
 		k.Elem = r.Options.FeatureElemOf(spec)
 	case store.RoleNode:
@@ -110,7 +108,7 @@ func (r *Job) nodeBytes() int64 {
 }
 
 // Like makes k convert to the rows of a stored column.
-func (k *Converter) like(old *store.ColumnInfo, classes int) error {
+func (k *Converter) like(old *store.ColumnInfo) error {
 	if k.spec.Dim != old.Dim && (old.Elements == nil || k.spec.Elements == nil) {
 		return source.Inputf(k.spec.Name, "%d numbers a row, the store's column has %d", k.spec.Dim, old.Dim)
 	}
@@ -118,14 +116,14 @@ func (k *Converter) like(old *store.ColumnInfo, classes int) error {
 		return source.Inputf(k.spec.Name, "made of %q, the store's column of %q", k.spec.Elements, old.Elements)
 	}
 	k.Elem, k.scale, k.standard, k.missing = old.Elem, old.Scale, old.Standard, MissingRow(old)
-	switch {
-	case old.Role == store.RoleLabel:
-		k.classes, k.asNumbers = classes, old.Numbers
-	case old.Role != store.RoleFeature && k.Elem != k.spec.Elem:
+	if old.Role != store.RoleFeature && k.Elem != k.spec.Elem {
 		return source.Inputf(k.spec.Name, "numbers of type %v, the store's column has %v", k.spec.Elem, old.Elem)
 	}
 	return nil
 }
+
+// dim is how many elements a stored row has.
+func (k *Converter) dim() int { return len(k.missing) / k.Elem.Size() }
 
 // MissingRow is the row of a node that column c says nothing about.
 func MissingRow(c *store.ColumnInfo) []byte {

@@ -165,7 +165,7 @@ func (x *rowCut) sizes() (rows []uint32) {
 
 // writeKeyed writes the distributed rows, and the missing ones, partition by partition.
 func (r *Job) writeKeyed(ctx context.Context, spec *source.ColumnSpec, conv *Converter, sh *edges.Shards, per int, cut *rowCut) (ref store.FileRef, err error) {
-	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.Elem, Dim: uint32(spec.Dim), Name: spec.Name, Partitions: uint32(r.FirstPart + r.Layout.Partitions())}
+	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.Elem, Dim: uint32(conv.dim()), Name: spec.Name, Partitions: uint32(r.FirstPart + r.Layout.Partitions())}
 	name, w, err := r.Writer.CreateFile(FileBase(spec.Name), h)
 	if err != nil {
 		return ref, err

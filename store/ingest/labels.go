@@ -15,9 +15,10 @@ type Labels string
 
 // Kinds of labels.
 const (
-	LabelsAuto    Labels = "auto"    // "" too: numbers, where class ids they cannot be, or are no likely ones
+	LabelsAuto    Labels = "auto"    // "" too: what they are likely to be
 	LabelsClasses Labels = "classes" // ids from 0, or names
 	LabelsNumbers Labels = "numbers" // of any size, which models are fitted to by regression
+	LabelsMulti   Labels = "multi"   // several a node: a row of 0 and 1, or names with | or ; between them
 )
 
 // Labels that could be class ids are numbers all the same where they have more values than fewClasses and fewer nodes for each than
@@ -28,39 +29,81 @@ const (
 	nodesPerClass = 20
 )
 
-// labelsAreNumbers reports whether the labels in node column c are numbers. Where nobody says, a pass over them does, once.
-func (r *Job) labelsAreNumbers(ctx context.Context, c int) (bool, error) {
-	spec := &r.Desc.NodeColumns[c]
-	switch {
-	case spec.Coded:
-		return true, nil
-	case r.Like[spec.Name] != nil:
-		return r.Like[spec.Name].Numbers, nil
-	case r.Options.Labels == LabelsNumbers && len(r.Desc.ClassNames) > 0:
-		return false, source.Inputf(r.Desc.Input, "labels are names of classes such as %.40q, expected numbers", r.Desc.ClassNames[0])
-	case r.Options.Labels == LabelsNumbers:
-		return true, nil
-	case r.Options.Labels == LabelsClasses || len(r.Desc.ClassNames) > 0 || spec.Dim != 1:
-		return false, nil
-	case r.labels == nil:
-		s := &labelSurvey{least: math.Inf(1), most: math.Inf(-1)}
-		r.Phase("look at labels", "rows", spec.Rows)
-		err := r.eachRow(ctx, c, func(rows []byte, _ source.Position) error {
-			for size := spec.Elem.Size(); len(rows) >= size; rows = rows[size:] {
-				s.add(spec.Elem.Float64(rows))
-			}
-			return ctx.Err()
-		})
-		if err != nil {
-			return false, err
-		}
-		if r.labels = s; s.numbers() {
-			r.note("labels are numbers from %g to %g, which models are fitted to by regression%s", s.least, s.most, s.otherwise())
-		} else if s.kinds > 0 && s.gaps() {
-			r.note("labels are taken for class ids, of which %d occur of %d; --labels numbers has models fitted to them by regression", s.kinds, int(s.most)+1)
-		}
+// labelling is what the labels of a node column are.
+type labelling struct {
+	numbers bool       // which models are fitted to by regression
+	oneHot  bool       // rows of which one element is 1: the class
+	sets    *labelSets // several labels a node; nil = one at most
+}
+
+// labelsOf says what the labels in node column c are. Where nobody says, a pass over them does, once.
+func (r *Job) labelsOf(ctx context.Context, c int) (*labelling, error) {
+	if r.labels != nil {
+		return r.labels, nil
 	}
-	return r.labels.numbers(), nil
+	spec, asked, names := &r.Desc.NodeColumns[c], r.Options.Labels, r.Desc.ClassNames
+	l := &labelling{}
+	switch old := r.Like[spec.Name]; {
+	case spec.Coded:
+		l.numbers = true // as they are
+	case old != nil && old.Sets != nil:
+		var err error
+		if l.sets, err = r.setsLike(spec, old); err != nil {
+			return nil, err
+		}
+	case old != nil:
+		l.numbers = old.Numbers
+	case spec.Dim > 1 && asked == LabelsNumbers:
+		return nil, source.Inputf(r.Desc.Input, "labels of %d columns, expected one number a node", spec.Dim)
+	case asked == LabelsNumbers && len(names) > 0:
+		return nil, source.Inputf(r.Desc.Input, "labels are names of classes such as %.40q, expected numbers", names[0])
+	case asked == LabelsNumbers:
+		l.numbers = true
+	case spec.Dim > 1:
+		if err := r.rowsOfLabels(ctx, c, l); err != nil {
+			return nil, err
+		}
+	case asked == LabelsMulti && len(names) == 0:
+		return nil, source.Inputf(r.Desc.Input, "labels are numbers, one a node, expected rows of 0 and 1, or text with %s between the labels", separators)
+	case asked == LabelsClasses && len(names) > 0:
+	case len(names) > 0:
+		if by := separatorOf(names); by != 0 || asked == LabelsMulti {
+			l.sets = setsOfNames(names, by)
+			if asked != LabelsMulti {
+				r.note("nodes have several of %d labels, with %q between them; --labels classes takes each of the %d texts for a class", l.sets.labels, by, len(names))
+			}
+		}
+	case asked != LabelsClasses:
+		s, err := r.surveyLabels(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		l.numbers = s.numbers()
+	}
+	r.labels = l
+	return l, nil
+}
+
+// surveyLabels looks at labels, one number a node, and tells what they are taken for.
+func (r *Job) surveyLabels(ctx context.Context, c int) (*labelSurvey, error) {
+	spec := &r.Desc.NodeColumns[c]
+	s := &labelSurvey{least: math.Inf(1), most: math.Inf(-1)}
+	r.Phase("look at labels", "rows", spec.Rows)
+	err := r.eachRow(ctx, c, func(rows []byte, _ source.Position) error {
+		for size := spec.Elem.Size(); len(rows) >= size; rows = rows[size:] {
+			s.add(spec.Elem.Float64(rows))
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.numbers() {
+		r.note("labels are numbers from %g to %g, which models are fitted to by regression%s", s.least, s.most, s.otherwise())
+	} else if s.kinds > 0 && s.gaps() {
+		r.note("labels are taken for class ids, of which %d occur of %d; --labels numbers has models fitted to them by regression", s.kinds, int(s.most)+1)
+	}
+	return s, nil
 }
 
 // labelSurvey is what labels are like.
@@ -106,35 +149,57 @@ func (s *labelSurvey) otherwise() string {
 	return fmt.Sprintf(", since %d nodes have %d different ones; --labels classes takes them for class ids", s.nodes, s.kinds)
 }
 
-// labels converts class ids, of which NaN and −1 mean none, or numbers, of which NaN does.
+// labelled reports whether a row of the source's labels says one.
+func (l *labelling) labelled(spec *source.ColumnSpec, row []byte) bool {
+	x := spec.Elem.Float64(row)
+	return x >= 0 || l.numbers && !math.IsNaN(x)
+}
+
+// labels converts rows of the source's labels to what the store has: class ids, of which NaN and −1 mean none, codes of numbers, of which
+// NaN does, or numbers of sets.
 func (k *Converter) labels(out, rows []byte, at source.Position) ([]byte, error) {
 	if k.spec.Coded {
 		return append(out, rows...), nil
 	}
 	size := k.spec.Elem.Size()
-	for i := 0; i*size < len(rows); i++ {
-		x := k.spec.Elem.Float64(rows[i*size:])
-		if k.asNumbers {
-			code := blocks.NumberCode(float32(x))
-			if code < 0 && !math.IsNaN(x) {
-				return nil, source.Inputf(at.Of(i), "label %v, expected a number that float32 holds", x)
-			}
-			out = binary.LittleEndian.AppendUint32(out, uint32(code))
-			continue
+	for i := 0; i*size*k.spec.Dim < len(rows); i++ {
+		row := rows[i*size*k.spec.Dim : (i+1)*size*k.spec.Dim]
+		label, err := k.label(row, at, i)
+		if err != nil {
+			return nil, err
 		}
-		if math.IsNaN(x) {
-			x = -1
-		}
-		if x != math.Trunc(x) || x < -1 || x > ClassesMax {
-			return nil, source.Inputf(at.Of(i), "label %v, expected a class id ≥ 0, or −1 for none (--labels numbers takes any number)", x)
-		}
-		if k.classes > 0 && int(x) >= k.classes {
-			return nil, source.Inputf(at.Of(i), "label %d, expected less than %d (the number of class names)", int(x), k.classes)
-		}
-		k.LabelMax = max(k.LabelMax, int32(x))
-		out = binary.LittleEndian.AppendUint32(out, uint32(int32(x)))
+		out = binary.LittleEndian.AppendUint32(out, uint32(label))
 	}
 	return out, nil
+}
+
+// label is what the store has of row i.
+func (k *Converter) label(row []byte, at source.Position, i int) (int32, error) {
+	if l := k.labelling; l.oneHot || l.sets != nil && k.spec.Dim > 1 {
+		return l.ofRow(&k.spec, row, &k.LabelMax, at, i)
+	}
+	x := k.spec.Elem.Float64(row)
+	if k.labelling.numbers {
+		code := blocks.NumberCode(float32(x))
+		if code < 0 && !math.IsNaN(x) {
+			return 0, source.Inputf(at.Of(i), "label %v, expected a number that float32 holds", x)
+		}
+		return code, nil
+	}
+	if math.IsNaN(x) {
+		x = -1
+	}
+	if x != math.Trunc(x) || x < -1 || x > ClassesMax {
+		return 0, source.Inputf(at.Of(i), "label %v, expected a class id ≥ 0, or −1 for none (--labels numbers takes any number)", x)
+	}
+	if s := k.labelling.sets; s != nil {
+		return s.ofName(x, at, i)
+	}
+	if k.classes > 0 && int(x) >= k.classes {
+		return 0, source.Inputf(at.Of(i), "label %d, expected less than %d (the number of class names)", int(x), k.classes)
+	}
+	k.LabelMax = max(k.LabelMax, int32(x))
+	return int32(x), nil
 }
 
 // ClassesMax bounds class ids: a larger one is taken for damage.

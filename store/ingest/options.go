@@ -96,7 +96,7 @@ type Options struct {
 	// FeatureElem is what feature columns are converted to; Invalid = as they
 	// are (float64 and integers become float32).
 	FeatureElem blocks.ElemType
-	// Labels says whether labels are classes or numbers; "" = [LabelsAuto].
+	// Labels says whether labels are classes, numbers or several a node; "" = [LabelsAuto].
 	Labels Labels
 	// SplitRandom, if not nil, divides the labelled nodes or the edges of an input without a split.
 	SplitRandom *RandomSplit

@@ -43,10 +43,12 @@ type Job struct {
 	FirstPart int
 	whole     bool // all phases are taken, of a source that is no store
 	Like      map[string]*store.ColumnInfo
+	// LabelNames are the labels of the store that an append's nodes have any of.
+	LabelNames LabelNames
 	// RelationIndex numbers relations by name.
 	RelationIndex map[string]uint32
 
-	labels          *labelSurvey          // nil: they were not looked at
+	labels          *labelling            // what labels are; nil: they were not looked at
 	counts          *bucketCounts         // nil where it was not worth a pass over the edges
 	most            int64                 // edgesMost, once it is known
 	training        *partitioner.Training // with HubsTrain, once they are read

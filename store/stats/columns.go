@@ -9,13 +9,16 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// Classes counts the labels of a store, by class.
+// Classes counts the labels of a store, by class; where a node may have several it counts for each of them.
 type Classes struct {
 	Names []string `json:"names,omitempty"` // nil = classes have none
 	Nodes []uint64 `json:"nodes"`
 	// Splits are the nodes of each class that the store's first split has, by split value; nil = there is no split.
 	Splits    [][]uint64 `json:"splits,omitempty"`
 	Unlabeled uint64     `json:"unlabeled"`
+	// Several says that a node may have several labels, and Labelled how many nodes have any number of them, none too.
+	Several  bool   `json:"several,omitempty"`
+	Labelled uint64 `json:"labelled,omitempty"`
 }
 
 // Feature says what values a feature column has, or one named element of it. Values are those given to ingest: scales and
@@ -128,6 +131,8 @@ func classesOf(ctx context.Context, s *store.Store, c *store.ColumnInfo) (*Class
 	}
 	var parts []byte
 	partOf := store.PartitionID(math.MaxUint32)
+	sets, of := m.LabelSets(), []int(nil)
+	out.Several = sets != nil
 	err = eachRows(ctx, s, c, func(p store.PartitionID, first uint64, rows []byte) error {
 		if split != nil && p != partOf { // a byte a node
 			var err error
@@ -144,13 +149,19 @@ func classesOf(ctx context.Context, s *store.Store, c *store.ColumnInfo) (*Class
 			switch {
 			case l < 0:
 				out.Unlabeled++
-			case int(l) >= len(out.Nodes):
-				return fmt.Errorf("%w: node %d of partition %d has label %d of %d classes", store.ErrInvalid, first+uint64(i), p, l, len(out.Nodes))
+			case int(l) >= m.LabelValues():
+				return fmt.Errorf("%w: node %d of partition %d has label %d of %d classes", store.ErrInvalid, first+uint64(i), p, l, m.LabelValues())
 			default:
-				out.Nodes[l]++
-				if split != nil {
-					if at := first + uint64(i); at < uint64(len(parts)) && int(parts[at]) < len(out.Splits) {
-						out.Splits[parts[at]][l]++
+				if of = of[:0]; sets != nil {
+					of = sets.Of(l, of)
+					out.Labelled++
+				} else {
+					of = append(of, int(l))
+				}
+				for _, class := range of {
+					out.Nodes[class]++
+					if at := first + uint64(i); split != nil && at < uint64(len(parts)) && int(parts[at]) < len(out.Splits) {
+						out.Splits[parts[at]][class]++
 					}
 				}
 			}

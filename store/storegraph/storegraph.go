@@ -164,7 +164,7 @@ func Classes(ctx context.Context, s *store.Store, split string) ([]uint16, error
 			if l < 0 || splitColumn != nil && splitBuf[i] != store.SplitTrain {
 				continue
 			}
-			if labels.Numbers { // as if of one class
+			if labels.Numbers || labels.Sets != nil { // as if of one class
 				l = 0
 			}
 			if l >= math.MaxUint16 {

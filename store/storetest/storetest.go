@@ -33,7 +33,8 @@ type Graph struct {
 	IDs       store.IDKind
 	Valid     [][3]uint64 // src, relation, dst
 	Classes   int
-	Numbers   bool // labels are codes of numbers, and Classes is 0
+	Numbers   bool   // labels are codes of numbers, and Classes is 0
+	Sets      []byte // labels are numbers of these sets of Classes labels ([store.LabelSets]); nil: they are classes
 	// Undirected edges are stored once, src ≤ dst.
 	Undirected bool
 }
@@ -203,7 +204,7 @@ func (g *Graph) Write(w *store.Writer) (*store.Manifest, error) {
 	b.topology()
 	b.nodeColumn("x", store.RoleFeature, blocks.Float32, g.Dim, blocks.Bytes(g.Features))
 	b.nodeColumn("label", store.RoleLabel, blocks.Int32, 1, blocks.Bytes(g.Labels))
-	m.Labels().Numbers = g.Numbers
+	m.Labels().Numbers, m.Labels().Sets = g.Numbers, g.Sets
 	b.nodeColumn("split", store.RoleSplit, blocks.Uint8, 1, g.Split)
 	b.external()
 	b.edgeList()

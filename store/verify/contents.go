@@ -132,7 +132,7 @@ func (v *verifier) columnCheck(c *store.ColumnInfo, p store.PartitionID) content
 		if m.Schema.Classes == 0 {
 			return nil
 		}
-		low, high, what = -1, int64(m.Schema.Classes)-1, "label"
+		low, high, what = -1, int64(m.LabelValues())-1, "label"
 	case store.RoleSplit:
 		low, high, what = 0, int64(store.SplitTest), "split"
 		if m.ColumnsOf(store.RoleSplit)[0] == c {

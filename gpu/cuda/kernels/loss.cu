@@ -83,6 +83,35 @@ KERNEL number_rows(const float *x, int64_t xStride, const int *labels, const flo
 }
 EXPORT_KERNEL(number_rows)
 
+// multi_rows: losses[i] = the mean over labels of the binary cross-entropy of x[i] and set labels[i], right[i] the share of labels
+// that it says, by x > 0; grad = scale/dim·(σ(x) − bit). sets have words of 32 bits. A label < 0: none. grad may be x.
+KERNEL multi_rows(const float *x, int64_t xStride, const int *sets, const int *labels, const float *scale, float *grad, int64_t gStride, double *losses, double *right, int n, int dim, int known) {
+	Group g(32);
+	int words = (dim + 31) / 32;
+	for (int64_t i = g.row; i < n; i += g.step) {
+		const float *row = x + i * xStride;
+		float *to = grad + i * gStride;
+		int label = labels[i];
+		if (label < 0 || label >= known) {
+			for (int j = g.lane; j < dim; j += 32) to[j] = 0;
+			if (g.lane == 0) losses[i] = right[i] = 0;
+			continue;
+		}
+		const int *set = sets + int64_t(label) * words;
+		float by = *scale / float(dim), sum = 0, said = 0;
+		for (int j = g.lane; j < dim; j += 32) {
+			float v = row[j], e = expf(-fabsf(v)), sigmoid = v > 0 ? 1 / (1 + e) : e / (1 + e);
+			int bit = unsigned(set[j / 32]) >> (j % 32) & 1;
+			sum += fmaxf(v, 0) - (bit ? v : 0) + log1pf(e);
+			said += bit == (v > 0);
+			to[j] = (sigmoid - float(bit)) * by;
+		}
+		sum = warpSum(sum), said = warpSum(said);
+		if (g.lane == 0) losses[i] = double(sum) / dim, right[i] = double(said) / dim;
+	}
+}
+EXPORT_KERNEL(multi_rows)
+
 // sum_stats: stat = the sums of losses and hits. One block of 256.
 KERNEL __launch_bounds__(256) sum_stats(const double *losses, const double *hits, int n, double *stat) {
 	__shared__ double sums[2][256];

@@ -67,6 +67,76 @@ func NumberLoss(mean, deviation float32, outputs Matrix, labels []int32, grad Ma
 	return loss, distance
 }
 
+// MultiLabelLoss returns the sums over the rows with a label ≥ 0, the number of a set of labels, of the mean over labels of the binary
+// cross-entropy, and of the share of labels that the row says right: those with a logit above 0 are said. sets has ⌈columns/32⌉
+// words a set, bit j%32 of word j/32 being label j. grad, which may be logits, becomes the gradient of the mean over rows, and 0 in
+// the other rows.
+func MultiLabelLoss(p *Pool, sets []int32, logits Matrix, labels []int32, grad Matrix) (loss, right float64) {
+	logits.check("logits")
+	checkLen("labels", len(labels), logits.Rows)
+	grad.checkShape("grad", logits.Rows, logits.Cols)
+	words, labelled := (logits.Cols+31)/32, 0
+	for i, l := range labels {
+		if l >= 0 {
+			labelled++
+		}
+		if (int(l)+1)*words > len(sets) {
+			panic(fmt.Sprintf("kernels: label %d in row %d, but there are %d sets", l, i, len(sets)/words))
+		}
+	}
+	if logits.Rows == 0 {
+		return 0, 0
+	}
+	k, by := p.kernels(), 1/(float32(max(labelled, 1))*float32(logits.Cols))
+	type partial struct{ loss, right float64 }
+	parts := make([]partial, (logits.Rows-1)/lossGrain+1)
+	p.For(logits.Rows, lossGrain, func(lo, hi int) {
+		far := p.floats(logits.Cols)
+		defer p.putFloats(far)
+		var s partial
+		for i := lo; i < hi; i++ {
+			to := grad.Row(i)
+			if labels[i] < 0 {
+				clear(to)
+				continue
+			}
+			row, set := logits.Row(i), sets[int(labels[i])*words:]
+			for j, x := range row {
+				far[j] = min(x, -x)
+			}
+			k.expSum(far, far, 0) // exp(−|x|)
+			var sum float64
+			right, product := 0, 1.
+			for j, x := range row {
+				y, e := set[j/32]>>(j%32)&1 == 1, far[j]
+				if y == (x > 0) {
+					right++
+				}
+				if product *= 1 + float64(e); product > 1e300 {
+					sum, product = sum+math.Log(product), 1
+				}
+				// log(1 + exp(−|x|)) is added with the others' of the row, above.
+				sigmoid := 1 / (1 + e)
+				if x <= 0 {
+					sigmoid = e / (1 + e)
+				}
+				if sum += float64(max(x, 0)); y {
+					sum -= float64(x)
+					sigmoid--
+				}
+				to[j] = sigmoid * by
+			}
+			s.loss += (sum + math.Log(product)) / float64(logits.Cols)
+			s.right += float64(right) / float64(logits.Cols)
+		}
+		parts[lo/lossGrain] = s
+	})
+	for _, s := range parts {
+		loss, right = loss+s.loss, right+s.right
+	}
+	return loss, right
+}
+
 // SoftmaxFirst is the loss of rows whose first column is the truth, and grad, which
 // has the shape of scores and may be scores, the gradient of the rows' sum, not of their mean.
 func SoftmaxFirst(p *Pool, scores, grad Matrix) (loss float64, first int) {

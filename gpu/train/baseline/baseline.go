@@ -26,6 +26,11 @@ type Result struct {
 	Mean        *float64 `json:"mean,omitempty"`
 	MeanMAE     *float64 `json:"mean_mae,omitempty"`
 	FeaturesMAE *float64 `json:"features_mae,omitempty"`
+	// Constant are the labels that are best said of every node, where a node has several: by the micro-averaged F1 on the training nodes;
+	// ConstantF1 is what they come to on the split's, and FeaturesF1 what the model without edges does; accuracies are 0 then.
+	Constant   []int    `json:"constant,omitempty"`
+	ConstantF1 *float64 `json:"constant_micro_f1,omitempty"`
+	FeaturesF1 *float64 `json:"features_micro_f1,omitempty"`
 	// FeaturesAccuracy is that of the model without edges on a sample of the split's nodes; nil: Skipped says why there is none.
 	FeaturesAccuracy *float64 `json:"features_accuracy,omitempty"`
 	Trained          int      `json:"features_trained,omitempty"` // nodes of the sample that it was trained on
@@ -125,7 +130,7 @@ func (o *Options) plan(m *store.Manifest, s *sampler) (w work, skipped string) {
 // model is the run's without edges.
 func (o *Options) model() nn.Config {
 	c := &o.Model
-	return nn.Config{Model: "mlp", Layers: c.Layers, In: c.In, Hidden: c.Hidden, Out: c.Out, Dropout: c.Dropout, Norm: c.Norm, Residual: c.Residual, Seed: c.Seed, Numbers: c.Numbers}
+	return nn.Config{Model: "mlp", Layers: c.Layers, In: c.In, Hidden: c.Hidden, Out: c.Out, Dropout: c.Dropout, Norm: c.Norm, Residual: c.Residual, Seed: c.Seed, Numbers: c.Numbers, MultiLabel: c.MultiLabel}
 }
 
 // alone trains the model without edges and tests it.
@@ -140,23 +145,30 @@ func alone(ctx context.Context, st *store.Store, dev gpu.Device, o *Options, s *
 		return err
 	}
 	defer func() { err = errors.Join(err, q.Close()) }()
-	t := &trained{ctx: ctx, q: q, arena: gpu.NewArena(dev), data: d, o: o}
+	t := &trained{ctx: ctx, q: q, arena: gpu.NewArena(dev), data: d, o: o, known: s.m.LabelSets()}
 	defer func() { err = errors.Join(err, t.arena.Close()) }()
 	if t.model, err = nn.New(ctx, q, o.model()); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.model.Close()) }()
+	if t.sets, err = nn.OpenLabelSets(ctx, q, t.known.Words()); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.sets.Close()) }()
 	if err := t.fit(w.epochs); err != nil {
 		return err
 	}
-	score, mae, err := t.score(d.test)
+	tested, err := t.score(d.test)
 	if err != nil {
 		return err
 	}
-	if o.Model.Numbers != nil {
-		r.FeaturesMAE = &mae
-	} else {
-		r.FeaturesAccuracy = &score
+	switch {
+	case o.Model.Numbers != nil:
+		r.FeaturesMAE = &tested.mae
+	case o.Model.MultiLabel:
+		r.FeaturesF1 = &tested.f1
+	default:
+		r.FeaturesAccuracy = &tested.best
 	}
 	r.Trained, r.Tested, r.Epochs = len(d.train), len(d.test), t.epochs
 	return nil

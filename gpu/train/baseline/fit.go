@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/store"
 )
 
 // trained is the model without edges.
@@ -19,7 +22,9 @@ type trained struct {
 	model  *nn.Model
 	data   *data
 	o      *Options
-	epochs int // that were trained
+	known  *store.LabelSets // where a node has several labels; else nil
+	sets   *nn.LabelSets    // likewise, on the device
+	epochs int              // that were trained
 }
 
 // fit trains epochs, and goes back to the one that was best on the validation nodes; the last one without any.
@@ -39,12 +44,12 @@ func (t *trained) fit(epochs int) error {
 		if len(t.data.valid) == 0 {
 			continue
 		}
-		score, _, err := t.score(t.data.valid)
+		found, err := t.score(t.data.valid)
 		if err != nil {
 			return err
 		}
-		if since++; score > best {
-			best, since = score, 0
+		if since++; found.best > best {
+			best, since = found.best, 0
 			params.Keep(t.q)
 		}
 		if since >= patience {
@@ -66,7 +71,7 @@ func (t *trained) step(rows []uint32, seed uint64) error {
 	p := &nn.Pass{Queue: t.q, Arena: t.arena, Train: true, DropoutSeed: seed}
 	params := t.model.Params()
 	o := params.Step(t.o.Adam)
-	t.model.Gradients(p, t.graphs(len(rows)), t.input(rows), nn.Targets{Labels: t.arena.Int32s(t.q, labels)})
+	t.model.Gradients(p, t.graphs(len(rows)), t.input(rows), nn.Targets{Labels: t.arena.Int32s(t.q, labels), Sets: t.sets.Tensor()})
 	params.Adam(t.q, o)
 	var stat [2]float64
 	t.q.Download(blocks.Bytes(stat[:]), t.model.Stat())
@@ -79,46 +84,52 @@ func (t *trained) step(rows []uint32, seed uint64) error {
 	return t.arena.Reset()
 }
 
-// score is the accuracy of the model on some rows, or, of numbers, that of their mean absolute error mae ([nn.NumberScale.Score]).
-func (t *trained) score(rows places) (score, mae float64, err error) {
-	correct, far := 0, 0.
-	scale := t.o.Model.Numbers
+// found is how good the model is on some rows.
+type found struct {
+	best float64 // what the better of two has more of: accuracy, of numbers [nn.NumberScale.Score], of several labels [eval.LabelMetrics.Score]
+	mae  float64 // of numbers
+	f1   float64 // of several labels, micro-averaged
+}
+
+// score says how good the model is on some rows.
+func (t *trained) score(rows places) (found, error) {
+	correct, far, loss := 0, 0., 0.
+	scale, said := t.o.Model.Numbers, eval.NewLabelCounts(t.o.Model.Out)
 	var logits []float32
 	for _, batch := range rows.batches(t.o.Batch) {
 		p := &nn.Pass{Queue: t.q, Arena: t.arena}
 		out := t.model.Forward(p, t.graphs(len(batch)), t.input(batch))
 		if err := t.q.Err(); err != nil {
-			return 0, 0, err
+			return found{}, err
 		}
 		logits = append(logits[:0], make([]float32, out.Len())...)
 		t.q.Download(blocks.Bytes(logits), out)
 		if err := t.q.Sync(t.ctx); err != nil {
-			return 0, 0, err
+			return found{}, err
 		}
 		for i, r := range batch {
-			if scale != nil {
-				far += math.Abs(float64(scale.Of(logits[i])) - float64(blocks.CodedNumber(t.data.labels[r])))
-				continue
-			}
-			row, best := logits[i*out.Cols:(i+1)*out.Cols], 0
-			for c, v := range row {
-				if v > row[best] {
-					best = c
-				}
-			}
-			if int32(best) == t.data.labels[r] {
+			label, row := t.data.labels[r], logits[i*out.Cols:(i+1)*out.Cols]
+			switch {
+			case scale != nil:
+				far += math.Abs(float64(scale.Of(row[0])) - float64(blocks.CodedNumber(label)))
+			case t.known != nil:
+				loss += said.Add(t.known, label, row)
+			case int32(slices.Index(row, slices.Max(row))) == label:
 				correct++
 			}
 		}
 		if err := t.arena.Reset(); err != nil {
-			return 0, 0, err
+			return found{}, err
 		}
 	}
 	n := float64(max(1, len(rows)))
-	if scale != nil {
-		return scale.Score(far / n), far / n, nil
+	switch m := said.Metrics(); {
+	case scale != nil:
+		return found{best: scale.Score(far / n), mae: far / n}, nil
+	case m != nil:
+		return found{best: m.Score(loss / n), f1: m.MicroF1}, nil
 	}
-	return float64(correct) / n, 0, nil
+	return found{best: float64(correct) / n}, nil
 }
 
 // graphs have no edges: a node is its own destination.

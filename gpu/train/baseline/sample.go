@@ -1,6 +1,7 @@
 package baseline
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -73,13 +74,18 @@ func (s *sampler) counts(ctx context.Context, r *Result) error {
 		counts[i] = make([]uint64, s.m.Schema.Classes)
 	}
 	var far [4]float64 // of each split: the numbers' distances from the training nodes' mean
-	scale := s.o.Model.Numbers
+	scale, sets, of := s.o.Model.Numbers, s.m.LabelSets(), []int{}
 	err := s.each(ctx, func(_ store.NodeID, split uint8, label int32) {
 		switch {
 		case scale != nil:
 			s.nodes[split&3]++
 			far[split&3] += math.Abs(float64(blocks.CodedNumber(label)) - float64(scale.Mean))
-		case int(label) < s.m.Schema.Classes:
+		case sets != nil && int(label) < sets.Len():
+			for _, l := range sets.Of(label, of[:0]) {
+				counts[split&3][l]++
+			}
+			s.nodes[split&3]++
+		case sets == nil && int(label) < s.m.Schema.Classes:
 			counts[split&3][label]++
 			s.nodes[split&3]++
 		}
@@ -99,10 +105,48 @@ func (s *sampler) counts(ctx context.Context, r *Result) error {
 		r.Mean, r.MeanMAE = &mean, &mae
 		return nil
 	}
-	of := counts[store.SplitTrain]
-	r.Majority = slices.Index(of, slices.Max(of))
+	if sets != nil {
+		r.Constant = bestSaid(counts[store.SplitTrain], s.nodes[store.SplitTrain])
+		f1 := constantF1(r.Constant, counts[s.value], s.nodes[s.value])
+		r.ConstantF1 = &f1
+		return nil
+	}
+	train := counts[store.SplitTrain]
+	r.Majority = slices.Index(train, slices.Max(train))
 	r.MajorityAccuracy = float64(counts[s.value][r.Majority]) / float64(s.nodes[s.value])
 	return nil
+}
+
+// bestSaid are the labels that are best said of every one of some nodes, of which so many have each: the most frequent ones, as many as the
+// micro-averaged F1 is the largest with.
+func bestSaid(have []uint64, nodes uint64) []int {
+	order := make([]int, len(have))
+	for j := range order {
+		order[j] = j
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(have[b], have[a]) })
+	most, best := 0, 0.
+	for n := range len(order) + 1 {
+		if f1 := constantF1(order[:n], have, nodes); f1 > best {
+			most, best = n, f1
+		}
+	}
+	return order[:most]
+}
+
+// constantF1 is the micro-averaged F1 of who says some labels of every one of some nodes, of which so many have each.
+func constantF1(said []int, have []uint64, nodes uint64) float64 {
+	var all, right uint64
+	for _, n := range have {
+		all += n
+	}
+	for _, j := range said {
+		right += have[j]
+	}
+	if right == 0 {
+		return 0
+	}
+	return 2 * float64(right) / float64(uint64(len(said))*nodes+all)
 }
 
 // data is a sample: rows of features and labels of its nodes, those that train first.
@@ -198,7 +242,7 @@ func (s *sampler) choose(ctx context.Context, w work) (nodes []store.NodeID, lab
 		of[split] = of[split][:min(len(of[split]), want[split])]
 	}
 	err = s.each(ctx, func(node store.NodeID, split uint8, label int32) {
-		if split > store.SplitTest || s.o.Model.Numbers == nil && int(label) >= s.m.Schema.Classes {
+		if split > store.SplitTest || s.o.Model.Numbers == nil && int(label) >= s.m.LabelValues() {
 			return
 		}
 		if of[split] = append(of[split], chosen{s.key.At(uint64(node)), node, split, label}); len(of[split]) >= 2*want[split]+1024 {

@@ -30,17 +30,20 @@ func (c *Config) BeginWith(b *Begin) {
 // check refuses a model that does not say what the store's labels are.
 func (b *Begin) check(m *store.Manifest, s *Shape) error {
 	switch {
-	case (b.Model.Numbers != nil) != (s.Numbers != nil):
-		return store.Invalid(fmt.Errorf("train: the model to begin with says %s, the store's labels are %s", kindOf(b.Model.Numbers != nil), kindOf(s.Numbers != nil)))
+	case (b.Model.Numbers != nil) != (s.Numbers != nil) || b.Model.MultiLabel != (s.Sets != nil):
+		return store.Invalid(fmt.Errorf("train: the model to begin with says %s, the store's labels are %s", kindOf(b.Model.Numbers != nil, b.Model.MultiLabel), kindOf(s.Numbers != nil, s.Sets != nil)))
 	case !slices.Equal(b.ClassNames, m.Schema.ClassNames) && len(b.ClassNames) > 0 && len(m.Schema.ClassNames) > 0:
 		return store.Invalid(fmt.Errorf("train: the model to begin with tells the classes %q apart, the store has %q: expected the same, in this order", b.ClassNames, m.Schema.ClassNames))
 	}
 	return nil
 }
 
-func kindOf(numbers bool) string {
-	if numbers {
+func kindOf(numbers, several bool) string {
+	switch {
+	case numbers:
 		return "numbers"
+	case several:
+		return "several a node"
 	}
 	return "classes"
 }

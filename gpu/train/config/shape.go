@@ -22,6 +22,7 @@ func (c *Config) MeanDegree(m *store.Manifest) float64 {
 type Shape struct {
 	In, Classes int              // 1 class of labels that are numbers
 	Numbers     *nn.NumberScale  // of these, set by [Shape.ScaleNumbers]; until then of mean 0 and deviation 1
+	Sets        *store.LabelSets // of nodes that have any number of Classes labels; else nil
 	EdgeDim     int              // columns of Config.EdgeFeatures
 	Relations   int              // edge types of the store
 	Sampling    RelationSampling // [Config.RelationSampling]
@@ -36,7 +37,7 @@ type Shape struct {
 // ModelConfig returns the model's description for a store.
 func (c *Config) ModelConfig(s Shape) nn.Config {
 	m := nn.Config{Model: c.Model, Heads: c.Heads, Aggregator: c.Aggregator, Norm: c.Norm, Residual: c.Residual, Jumping: c.Jumping, Bases: c.Bases,
-		Layers: c.Layers, In: s.In, Hidden: c.Hidden, Out: s.Classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropoutUsed()), PrecomputedHop: c.PrecomputedHop && !c.Relational(), EdgeWeights: c.EdgeWeights, EdgeDim: s.EdgeDim, Order: c.Order, Seed: c.Seed, Numbers: s.Numbers}
+		Layers: c.Layers, In: s.In, Hidden: c.Hidden, Out: s.Classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropoutUsed()), PrecomputedHop: c.PrecomputedHop && !c.Relational(), EdgeWeights: c.EdgeWeights, EdgeDim: s.EdgeDim, Order: c.Order, Seed: c.Seed, Numbers: s.Numbers, MultiLabel: s.Sets != nil}
 	if c.Relational() {
 		m.Relations, m.Categories, m.Vectors, m.RelationHops = s.Relations, s.categories, s.Vectors, s.hops
 		if s.Inverse {
@@ -58,8 +59,8 @@ func ShapeOf(m *store.Manifest, cfg *Config) (s Shape, err error) {
 	if m.Schema.Classes < 1 && !m.NumberLabels() {
 		return s, fmt.Errorf("train: no node of the store has a label: ingest labels of the nodes to train")
 	}
-	if m.NumberLabels() && cfg.ClassWeights == WeightsAuto {
-		return s, fmt.Errorf("train: the store's labels are numbers: class weights are for classes")
+	if s.Sets = m.LabelSets(); cfg.ClassWeights == WeightsAuto && (m.NumberLabels() || s.Sets != nil) {
+		return s, fmt.Errorf("train: the store's labels are %s: class weights are for classes", kindOf(m.NumberLabels(), s.Sets != nil))
 	}
 	if err := Options().CheckStore(cfg, m); err != nil {
 		return s, err

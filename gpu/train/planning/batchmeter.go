@@ -207,6 +207,10 @@ func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Ch
 		b.indexed += model.TypedBytes(graphs)
 	}
 	targets := nn.Targets{Labels: b.index(seeds, blocks.Int32), Shift: b.index(b.shape.Classes, blocks.Float32)}
+	if s := b.shape.Sets; s != nil { // they are there once, whatever the mini-batch
+		n := s.WordsBytes()
+		targets.Sets = gpu.VectorOf(meter.Elsewhere(n), 0, int(n/4), blocks.Int32)
+	}
 	if b.cfg.ClassWeights == config.WeightsAuto {
 		targets.Divisors = b.index(seeds, blocks.Float32)
 	}

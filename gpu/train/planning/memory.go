@@ -29,6 +29,7 @@ const (
 	HoldsCopy    = "copy of the model"
 	HoldsDegrees = "degrees" // where absent neighbours count
 	HoldsSeeds   = "seeds"   // that are given instead of a split's
+	HoldsLabels  = "labels"  // sets of them, where a node has several
 	HoldsBuffer  = "partition buffer"
 	HoldsRows    = "graph and rows" // instead of it in plan rows
 )
@@ -222,12 +223,20 @@ func (y *Memory) sampledBytes(capacity int) int64 {
 // seedBytes is what seeds that are given take.
 func (y *Memory) seedBytes() int64 { return y.Cfg.Nodes.Bytes() }
 
+// labelBytes is what sets of labels take: the store's, and as devices read them.
+func (y *Memory) labelBytes() int64 {
+	if y.Shape.Sets == nil {
+		return 0
+	}
+	return int64(len(y.M.Labels().Sets)) + 2*y.Shape.Sets.WordsBytes()
+}
+
 // BesideBytes is what a run within a budget holds out of [config.Config.MacroOptions]' MemoryBytes beside the partition buffer, with capacity
 // partitions resident (0 = all): its history, and what evaluation and mini-batches need above their shares.
 func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
 	copies := y.copyBytes()
 	return func(capacity int) int64 {
-		n := y.history(capacity) + y.degreeBytes(capacity) + y.deviceBooks(capacity) + y.aloneBytes() + y.sampledBytes(capacity) + copies + y.seedBytes()
+		n := y.history(capacity) + y.degreeBytes(capacity) + y.deviceBooks(capacity) + y.aloneBytes() + y.sampledBytes(capacity) + copies + y.seedBytes() + y.labelBytes()
 		if memory > 0 {
 			n += y.batchBytes(memory, capacity) - budget.Share(memory, budget.ProgramBytes, budget.BatchShare)
 			n += max(0, y.eval-budget.Share(memory, budget.ProgramBytes, budget.EvalShare))
@@ -303,6 +312,7 @@ func (y *Memory) plan(memory int64) (p Plan, err error) {
 	p.Account.Hold(HoldsDegrees, y.degreeBytes(capacity), false)
 	p.Account.Hold(HoldsDevice, y.deviceBooks(capacity), false)
 	p.Account.HoldHeap(HoldsSeeds, y.seedBytes())
+	p.Account.HoldHeap(HoldsLabels, y.labelBytes())
 	holds := HoldsBuffer
 	if p.Choice.Policy == macro.Rows {
 		holds = HoldsRows

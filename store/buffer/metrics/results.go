@@ -13,6 +13,8 @@ type Result struct {
 	TrainMAE      *float64 `json:"train_mae,omitempty"` // of labels that are numbers, in their unit
 	ValidMAE      *float64 `json:"valid_mae,omitempty"`
 	TestMAE       *float64 `json:"test_mae,omitempty"`
+	ValidMicroF1  *float64 `json:"valid_micro_f1,omitempty"` // of nodes with several labels, in [0, 1]
+	TestMicroF1   *float64 `json:"test_micro_f1,omitempty"`
 	ValidMRR      *float64 `json:"valid_mrr,omitempty"` // filtered, against all nodes
 	ValidHits10   *float64 `json:"valid_hits10,omitempty"`
 	// How a device that runs operations after they were issued spent the epoch's training: on mini-batches, waiting, and on copies
@@ -39,7 +41,9 @@ type End struct {
 	TestHits10    *float64 `json:"test_hits10,omitempty"`
 	ValidMAE      *float64 `json:"valid_mae,omitempty"` // of labels that are numbers, in their unit
 	TestMAE       *float64 `json:"test_mae,omitempty"`
-	TestR2        *float64 `json:"test_r2,omitempty"` // share of the labels' variance that is explained
+	TestR2        *float64 `json:"test_r2,omitempty"`        // share of the labels' variance that is explained
+	ValidMicroF1  *float64 `json:"valid_micro_f1,omitempty"` // of nodes with several labels, in [0, 1]
+	TestMicroF1   *float64 `json:"test_micro_f1,omitempty"`
 }
 
 // ConfusionRow is the line of a class: as what the final model predicts its nodes of a split. There is one for each class.

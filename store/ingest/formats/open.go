@@ -138,14 +138,10 @@ func (o *Options) checkNamed(d *ingest.Description) error {
 	for _, u := range d.Uses {
 		names = append(names, u.Names...)
 	}
-	var label []string
-	if o.Text.Label != "" {
-		label = []string{o.Text.Label}
-	}
 	for _, flag := range []struct {
 		name   string
 		wanted []string
-	}{{"--skip", o.Text.Skip}, {"--use", o.Text.Use}, {"--label", label}} {
+	}{{"--skip", o.Text.Skip}, {"--use", o.Text.Use}, {"--label", o.Text.Label}} {
 		for _, want := range flag.wanted {
 			_, plain, typed := strings.Cut(want, ".") // TYPE.NAME is a column of one type's table
 			if slices.Contains(names, want) || typed && slices.Contains(names, plain) {
@@ -170,7 +166,7 @@ func openDatabase(path string, o Options) (*database.Source, error) {
 	if o.Text.Like != nil {
 		return nil, fmt.Errorf("%w: rows of a database cannot be added to a store: ingest the whole database anew", ingest.ErrOptions)
 	}
-	if len(o.Text.Skip)+len(o.Text.Use) > 0 || o.Text.Label != "" {
+	if len(o.Text.Skip)+len(o.Text.Use)+len(o.Text.Label) > 0 {
 		return nil, fmt.Errorf("%w: --skip, --use and --label are for tables without a schema: in a database's (--dry-run writes it) the kind of a column says what becomes of it, such as skip", ingest.ErrOptions)
 	}
 	return database.Open(o.FS, path, database.Options{Schema: o.Schema, Dangling: o.Dangling, Text: o.Text})

@@ -286,7 +286,7 @@ func (a *appender) adopt() error {
 		return source.Inputf(d.Input, "ids with names apart: append takes edges that name their nodes, such as a TSV")
 	case (m.IDs.Kind == store.IDsStrings) != (d.IDs == store.IDsStrings):
 		return source.Inputf(d.Input, "ids are %s, the store's are %s (see --ids)", d.IDs, m.IDs.Kind)
-	case d.ClassNames != nil && !slices.Equal(d.ClassNames, m.Schema.ClassNames):
+	case d.ClassNames != nil && m.LabelSets() == nil && !slices.Equal(d.ClassNames, m.Schema.ClassNames):
 		return source.Inputf(d.Input, "classes %.200q, the store's are %.200q", d.ClassNames, m.Schema.ClassNames)
 	case len(d.EdgeLists) > 0:
 		return source.Inputf(d.Input, "edge lists %v: append adds to the graph only", d.EdgeLists)

@@ -21,7 +21,10 @@ func (a *appender) addNodes(ctx context.Context) (err error) {
 		FirstPart: len(a.base.Manifest().Partitions), Like: map[string]*store.ColumnInfo{}}
 	desc := *a.desc
 	desc.IDs, desc.Nodes = store.IDsDense, int64(a.newNodes)
-	desc.ClassNames = a.m.Schema.ClassNames
+	if a.m.LabelSets() == nil {
+		desc.ClassNames = a.m.Schema.ClassNames
+	}
+	n.LabelNames = ingest.LabelNames{Count: a.m.Schema.Classes, Names: a.m.Schema.ClassNames}
 	n.Desc, n.Source = &desc, &newNodesSource{Source: a.src, a: a}
 	n.Manifest.Schema.NodeTypes = a.m.Schema.NodeTypes
 	for k, size := range a.sizes {
@@ -45,6 +48,9 @@ func (a *appender) addNodes(ctx context.Context) (err error) {
 		}
 		made := n.Manifest.Columns[len(n.Manifest.Columns)-1]
 		c.Files, c.Missing = append(c.Files, made.Files...), c.Missing+made.Missing
+		if made.Sets != nil {
+			c.Sets = made.Sets // those it had, and more
+		}
 	}
 	a.m.Files = append(a.m.Files, n.Manifest.Files...)
 	for k := range a.sizes {

@@ -90,7 +90,7 @@ func newStoreSource(s *store.Store) (*storeSource, error) {
 	}
 	for i := range m.Columns {
 		c := &m.Columns[i]
-		spec := source.ColumnSpec{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, Rows: -1, NodeType: c.NodeType, Coded: c.Numbers}
+		spec := source.ColumnSpec{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, Rows: -1, NodeType: c.NodeType, Coded: c.Numbers || c.Sets != nil}
 		switch {
 		case c.Role == store.RoleRelation:
 			src.relation, d.HasRelation = c, true

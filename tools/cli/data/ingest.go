@@ -48,7 +48,7 @@ type ingestOptions struct {
 	missingMask  bool
 	normalize    string
 	splitRandom  string
-	label        string
+	label        []string
 	labels       string
 	selfLoops    string
 	mem          string
@@ -146,7 +146,7 @@ be trained a part at a time.`,
 		f.StringVar(&o.normalize, "normalize", string(ingest.NormalizeTables), "features that get mean 0 and deviation 1: tables (columns of numbers and dates of tables, not vectors), all (as --normalize alone says) or none; the store applies them to what is appended later")
 		f.Lookup("normalize").NoOptDefVal = string(ingest.NormalizeAll)
 		f.StringVar(&o.featureDtype, "feature-dtype", "", "store features as float32, float16, bfloat16, float64 or int8 (default: as they are, at most float32)")
-		f.StringVar(&o.labels, "labels", "auto", "what labels are: classes (ids from 0, or text), or numbers, which models are fitted to by regression (auto: numbers where they cannot be ids, or where more than 50 different ones have fewer than 20 nodes each and are no ids without gaps)")
+		f.StringVar(&o.labels, "labels", "auto", "what labels are: classes (ids from 0, or text); numbers, which models are fitted to by regression; or multi, any number of labels a node, in columns of 0 and 1 or as text with | or ; between them (auto: numbers where they cannot be ids, or where more than 50 different ones have fewer than 20 nodes each and are no ids without gaps; multi where rows of 0 and 1 do not all have one 1, or where | or ; parts texts into labels that are in several of them)")
 		f.StringVar(&o.splitRandom, "split-random", recipe.Auto, "divide the labelled nodes, or the edges if there are no labels, at random: percentages TRAIN/VALID/TEST[:SEED], such as 60/20/20; none: no split (auto: 60/20/20 of labelled nodes where the input has no split)")
 	})
 	command.Section(f, "partitions", func() {
@@ -191,7 +191,7 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 	})
 	command.Section(f, "features and labels", func() {
 		f.StringVar(&o.missing, "missing", "auto", "what to do with features without a value (NaN, null, empty): error, or take zero, or the mean of the column (auto: the mean where columns of tables are standardised, else error)")
-		f.StringVar(&o.label, "label", "", "column of a table of nodes to learn: NAME, or TYPE.NAME of one node type (default: the one called label, y, class, labels or node_label)")
+		f.StringSliceVar(&o.label, "label", nil, "column of a table of nodes to learn: NAME, or TYPE.NAME of one node type; several are labels of their names, 1 where a node has them (default: the one called label, y, class, labels or node_label)")
 		f.StringSliceVar(&o.skip, "skip", nil, "columns of tables to leave out: NAME, or TYPE.NAME of one node type")
 		f.StringSliceVar(&o.use, "use", nil, "columns of tables to take as features although they hold dates (taken as days since 1970) or text (taken as one feature for each value)")
 	})
@@ -213,11 +213,11 @@ func (o *ingestOptions) options(e *command.Env) (in ingest.Options, fo formats.O
 	switch in.Labels = ingest.Labels(o.labels); in.Labels {
 	case "", ingest.LabelsAuto:
 		in.Labels = ""
-	case ingest.LabelsClasses, ingest.LabelsNumbers:
+	case ingest.LabelsClasses, ingest.LabelsNumbers, ingest.LabelsMulti:
 	default:
-		return in, fo, command.Usagef("--labels %q: expected auto, classes or numbers", o.labels)
+		return in, fo, command.Usagef("--labels %q: expected auto, classes, numbers or multi", o.labels)
 	}
-	if o.label != "" && len(o.nodeColumns) > 0 {
+	if len(o.label) > 0 && len(o.nodeColumns) > 0 {
 		return in, fo, command.Usagef("--label and --node-columns both name columns: have --node-columns call one label")
 	}
 	switch o.splitRandom {

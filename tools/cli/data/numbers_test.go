@@ -105,7 +105,7 @@ func TestLabelsThatAreNumbers(t *testing.T) {
 		{[]string{"--label", "Price"}, -2, "did you mean price?"},
 		{[]string{"--label", "price", "--labels", "classes"}, -2, "expected a class id"},
 		{[]string{"--label", "town", "--labels", "numbers"}, -2, "expected numbers"},
-		{[]string{"--labels", "maybe"}, -2, "expected auto, classes or numbers"},
+		{[]string{"--labels", "maybe"}, -2, "expected auto, classes, numbers or multi"},
 		{[]string{"--label", "price", "--node-columns", "id,-,label,-"}, -2, "both name columns"},
 	} {
 		if err := os.RemoveAll("other"); err != nil {

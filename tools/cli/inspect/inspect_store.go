@@ -175,8 +175,11 @@ func printVersion(w io.Writer, dir string, m *store.Manifest, limit int) {
 			train, valid, test = train+p.Train, valid+p.Valid, test+p.Test
 		}
 		what := fmt.Sprintf("node classification, %d classes", m.Schema.Classes)
-		if m.NumberLabels() {
+		switch {
+		case m.NumberLabels():
 			what = "node regression"
+		case m.LabelSets() != nil:
+			what = fmt.Sprintf("multi-label node classification, %d labels", m.Schema.Classes)
 		}
 		fmt.Fprintf(w, "task\t%s; train %d, valid %d, test %d\n", what, train, valid, test)
 	case store.TaskLink:
@@ -294,6 +297,8 @@ func runText(r store.Run) string {
 		TestAccuracy  *float64  `json:"test_accuracy"`
 		ValidMAE      *float64  `json:"valid_mae"`
 		TestMAE       *float64  `json:"test_mae"`
+		ValidF1       *float64  `json:"valid_micro_f1"`
+		TestF1        *float64  `json:"test_micro_f1"`
 		ValidMRR      *float64  `json:"valid_mrr"`
 		TestMRR       *float64  `json:"test_mrr"`
 	}
@@ -307,6 +312,8 @@ func runText(r store.Run) string {
 	switch {
 	case s.ValidMAE != nil && s.TestMAE != nil:
 		best = fmt.Sprintf("epoch %d: valid MAE %s, test MAE %s", s.BestEpoch, command.FormatNumber(*s.ValidMAE), command.FormatNumber(*s.TestMAE))
+	case s.ValidF1 != nil && s.TestF1 != nil:
+		best = fmt.Sprintf("epoch %d: valid micro F1 %s, test %s", s.BestEpoch, command.FormatPercent(*s.ValidF1), command.FormatPercent(*s.TestF1))
 	case s.ValidAccuracy != nil && s.TestAccuracy != nil:
 		best = fmt.Sprintf("epoch %d: valid %s, test %s", s.BestEpoch, command.FormatPercent(*s.ValidAccuracy), command.FormatPercent(*s.TestAccuracy))
 	case s.ValidMRR != nil && s.TestMRR != nil:

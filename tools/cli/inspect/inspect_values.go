@@ -67,9 +67,20 @@ func printNumbers(w io.Writer, m *store.Manifest, c *stats.Columns) {
 	}
 }
 
+func sum(xs []uint64) (n uint64) {
+	for _, x := range xs {
+		n += x
+	}
+	return n
+}
+
 // printClasses shows the nodes of each class, and of each class in the first split.
 func printClasses(w io.Writer, c *stats.Classes, limit int) {
-	fmt.Fprint(w, "\nclass\tnodes")
+	if c.Several {
+		fmt.Fprint(w, "\nlabel\tnodes")
+	} else {
+		fmt.Fprint(w, "\nclass\tnodes")
+	}
 	parts := store.SplitNames()[1:]
 	if c.Splits != nil {
 		for _, p := range parts {
@@ -93,6 +104,9 @@ func printClasses(w io.Writer, c *stats.Classes, limit int) {
 			}
 		}
 		fmt.Fprintln(w)
+	}
+	if c.Several && c.Labelled > 0 {
+		fmt.Fprintf(w, "labels of a node\t%.3g on average\n", float64(sum(c.Nodes))/float64(c.Labelled))
 	}
 	if c.Unlabeled > 0 {
 		fmt.Fprintf(w, "without a label\t%d\n", c.Unlabeled)

@@ -48,6 +48,8 @@ func resultCharts(results []metrics.Result) (charts []reportFigure) {
 	add("Mean absolute error", "", 0, false, reportCurve{"training", of(1, func(r *metrics.Result) *float64 { return r.TrainMAE }), blue},
 		reportCurve{"validation", of(1, func(r *metrics.Result) *float64 { return r.ValidMAE }), orange},
 		reportCurve{"test", of(1, func(r *metrics.Result) *float64 { return r.TestMAE }), green})
+	add("Micro-averaged F1", "%", 100, true, reportCurve{"validation", of(100, func(r *metrics.Result) *float64 { return r.ValidMicroF1 }), orange},
+		reportCurve{"test", of(100, func(r *metrics.Result) *float64 { return r.TestMicroF1 }), green})
 	add("Filtered ranks of validation", "MRR, hits@10", 0, true, reportCurve{"MRR", of(1, func(r *metrics.Result) *float64 { return r.ValidMRR }), blue},
 		reportCurve{"hits@10", of(1, func(r *metrics.Result) *float64 { return r.ValidHits10 }), orange})
 	return charts
@@ -62,6 +64,8 @@ func ending(e *metrics.End) string {
 		return fmt.Sprintf("Test MRR %.4f, hits@10 %.4f (filtered, against all nodes).", *e.TestMRR, *e.TestHits10)
 	case e.TestMAE != nil && e.ValidMAE != nil:
 		return fmt.Sprintf("Test MAE %s, validation %s, of epoch %d.", command.FormatNumber(*e.TestMAE), command.FormatNumber(*e.ValidMAE), e.BestEpoch)
+	case e.TestMicroF1 != nil && e.ValidMicroF1 != nil:
+		return fmt.Sprintf("Test micro F1 %.2f %%, validation %.2f %%, of epoch %d.", 100**e.TestMicroF1, 100**e.ValidMicroF1, e.BestEpoch)
 	case e.TestAccuracy != nil && e.ValidAccuracy != nil:
 		return fmt.Sprintf("Test accuracy %.2f %%, validation %.2f %%, of epoch %d.", 100**e.TestAccuracy, 100**e.ValidAccuracy, e.BestEpoch)
 	case e.TestAccuracy != nil:

@@ -46,7 +46,9 @@ type description struct {
 	Classes      []string  `json:"classes,omitempty"`
 	// Numbers: the one output is a number, output × deviation + mean.
 	Numbers *nn.NumberScale `json:"numbers,omitempty"`
-	Jumping string          `json:"jumping,omitempty"`
+	// MultiLabel: the outputs are logits of labels of which a node has any number.
+	MultiLabel bool   `json:"multi_label,omitempty"`
+	Jumping    string `json:"jumping,omitempty"`
 	// Of link prediction.
 	Dim          int    `json:"dim,omitempty"`
 	Table        string `json:"table,omitempty"`
@@ -123,7 +125,7 @@ func Node(ctx context.Context, e *command.Env, st *store.Store, checkpoint strin
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	d := description{Task: store.TaskNode, Model: cp.Config.Model, From: which, Version: cp.Version, Features: features(m, cp.Config.OwnFeatures()), EdgeFeatures: features(m, cp.Config.EdgeFeatures), Classes: cp.ClassNames,
-		Layers: cp.Model.LayerInfos(), Config: cp.Config, Jumping: "last", Numbers: cp.Model.Numbers}
+		Layers: cp.Model.LayerInfos(), Config: cp.Config, Jumping: "last", Numbers: cp.Model.Numbers, MultiLabel: cp.Model.MultiLabel}
 	if d.Classes == nil { // of a model file of an earlier version
 		d.Classes = m.Schema.ClassNames
 	}

@@ -75,12 +75,13 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 	for _, r := range slices.Backward(h.Runs) {
 		s := struct {
 			Valid float64 `json:"valid_accuracy"`
-			MAE   float64 `json:"valid_mae"` // of labels that are numbers
-			Table string  `json:"table"`     // of learned vectors
+			MAE   float64 `json:"valid_mae"`      // of labels that are numbers
+			F1    float64 `json:"valid_micro_f1"` // of several labels a node
+			Table string  `json:"table"`          // of learned vectors
 			Ranks struct {
 				MRR float64 `json:"mrr"`
 			} `json:"valid"` // of edges at moments
-		}{Valid: -1, MAE: -1}
+		}{Valid: -1, MAE: -1, F1: -1}
 		s.Ranks.MRR = -1 // a run without validation says neither
 		if _, err := os.Stat(File(dir, r.Number)); r.Command != "train" || err != nil || json.Unmarshal(r.Summary, &s) != nil {
 			continue
@@ -89,7 +90,7 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 			continue
 		}
 		replaced[s.Table] = s.Table != ""
-		if s.Valid = max(s.Valid, s.Ranks.MRR); s.MAE >= 0 {
+		if s.Valid = max(s.Valid, s.Ranks.MRR, s.F1); s.MAE >= 0 {
 			s.Valid = 1 / (1 + s.MAE)
 		}
 		runs++

@@ -78,6 +78,9 @@ func load(e *command.Env, m *store.Manifest, describes, holds string) (*train.Ch
 	if c.Model.Numbers = d.Numbers; d.Numbers != nil && (c.Model.Out != 1 || !(d.Numbers.Deviation > 0)) {
 		return nil, fmt.Errorf("%w: %s: numbers of deviation %v, and %d outputs, expected more than 0, and 1", store.ErrInvalid, describes, d.Numbers.Deviation, c.Model.Out)
 	}
+	if c.Model.MultiLabel = d.MultiLabel; d.MultiLabel && d.Numbers != nil {
+		return nil, fmt.Errorf("%w: %s: outputs are numbers and of several labels, expected one of both", store.ErrInvalid, describes)
+	}
 	if err := d.fits(m); err != nil {
 		return nil, fmt.Errorf("%s: %w", describes, err)
 	}

@@ -8,8 +8,8 @@ import (
 	"math"
 	"runtime/debug"
 	"slices"
+	"strings"
 
-	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/targets"
 	"github.com/gstore/gstore/gpu/temporal"
@@ -101,6 +101,7 @@ func (p *prediction) similar(ctx context.Context, q *questions, values *eval.Nod
 type classWriter struct {
 	*rows
 	numbers bool     // no classes: a number a node
+	several bool     // any number of labels a node
 	names   []string // of classes; nil: their numbers
 	classes int
 	values  []any
@@ -108,7 +109,7 @@ type classWriter struct {
 
 // openClasses begins the output: node, class, its probability, and that of every class.
 func (p *prediction) openClasses(cp *train.Checkpoint) (*classWriter, error) {
-	w := &classWriter{classes: cp.Model.Out, names: cp.ClassNames}
+	w := &classWriter{classes: cp.Model.Out, names: cp.ClassNames, several: cp.Model.MultiLabel}
 	if cp.Model.Numbers != nil {
 		w.numbers, w.classes = true, 0
 	}
@@ -119,13 +120,17 @@ func (p *prediction) openClasses(cp *train.Checkpoint) (*classWriter, error) {
 		w.names = nil
 	}
 	columns := []column{{"node", integers, 10}, {"class", integers, 5}, {"probability", numbers, 11}}
-	if w.numbers {
+	first := len(columns)
+	switch {
+	case w.numbers:
 		columns = []column{{"node", integers, 10}, {"value", numbers, 11}}
+	case w.several:
+		columns, first = []column{{"node", integers, 10}, {"labels", words, 24}}, 2
 	}
 	if p.st.Manifest().IDs.Kind == store.IDsStrings {
 		columns[0].kind, columns[0].wide = words, 16
 	}
-	if w.names != nil && !w.numbers {
+	if w.names != nil && !w.numbers && !w.several {
 		columns[1].kind = words
 		for _, name := range w.names {
 			columns[1].wide = max(columns[1].wide, len([]rune(name)))
@@ -140,7 +145,7 @@ func (p *prediction) openClasses(cp *train.Checkpoint) (*classWriter, error) {
 	}
 	if p.out == "" && width > command.Width(p.env.Stdout) { // a table is for people: other formats have all of them
 		for c := range w.classes {
-			columns[3+c].wide = 0
+			columns[first+c].wide = 0
 		}
 	}
 	w.values = make([]any, len(columns))
@@ -164,6 +169,13 @@ func (w *classWriter) write(node any, class uint32, probabilities []byte) error 
 		w.values[0], w.values[1] = node, of(0)
 		return w.add(w.values...)
 	}
+	if w.several {
+		w.values[0], w.values[1] = node, w.said(of)
+		for c := range w.classes {
+			w.values[2+c] = of(c)
+		}
+		return w.add(w.values...)
+	}
 	w.values[0], w.values[1], w.values[2] = node, w.class(int(class)), of(int(class))
 	for c := range w.classes {
 		w.values[3+c] = of(c)
@@ -171,7 +183,18 @@ func (w *classWriter) write(node any, class uint32, probabilities []byte) error 
 	return w.add(w.values...)
 }
 
-// classesOf reads every node's class; of a model of numbers, which has none, its number, so that callers read rows of one form.
+// said lists the labels that are likelier than not, with | between them, as ingest takes them.
+func (w *classWriter) said(of func(c int) float32) string {
+	var list []string
+	for c := range w.classes {
+		if of(c) > .5 {
+			list = append(list, text(w.class(c)))
+		}
+	}
+	return strings.Join(list, "|")
+}
+
+// classesOf reads every node's class; of a model that has none, its numbers or probabilities, so that callers read rows of one form.
 func classesOf(r *train.Evaluation) *eval.NodeValues {
 	if classes, _ := r.Predictions(); classes != nil {
 		return classes
@@ -191,7 +214,7 @@ func (p *prediction) allClasses(ctx context.Context, cp *train.Checkpoint, r *tr
 	if err != nil {
 		return err
 	}
-	columns := []export.NodeColumn{{Name: "class", Elem: blocks.Int32, Dim: 1, Read: classes.Read}, {Name: "probabilities", Elem: all.Elem, Dim: all.Dim, Read: all.Read}}
+	columns := []export.NodeColumn{{Name: "class", Elem: classes.Elem, Dim: classes.Dim, Read: classes.Read}, {Name: "probabilities", Elem: all.Elem, Dim: all.Dim, Read: all.Read}}
 	columns = append(columns, filter.columns...)
 	bar := p.progress(int64(p.st.Manifest().Nodes), "nodes")
 	err = export.Nodes(ctx, p.st, columns, export.Options{MemoryBytes: int64(p.mem), HeldBytes: held}, func(n *export.NodeRows) error {
@@ -205,7 +228,7 @@ func (p *prediction) allClasses(ctx context.Context, cp *train.Checkpoint, r *tr
 			} else {
 				id = string(n.Text(i))
 			}
-			if err := w.write(id, binary.LittleEndian.Uint32(n.Rows[0][4*i:]), n.Rows[1][4*all.Dim*i:4*all.Dim*(i+1)]); err != nil {
+			if err := w.write(id, binary.LittleEndian.Uint32(n.Rows[0][4*classes.Dim*i:]), n.Rows[1][4*all.Dim*i:4*all.Dim*(i+1)]); err != nil {
 				return err
 			}
 		}
@@ -228,7 +251,7 @@ func (p *prediction) classes(ctx context.Context, cp *train.Checkpoint, q *quest
 	m := p.st.Manifest()
 	classes := classesOf(r)
 	all := r.Probabilities()
-	class, row := make([]byte, 4), make([]byte, 4*all.Dim)
+	class, row := make([]byte, 4*classes.Dim), make([]byte, 4*all.Dim)
 	err = q.each(questionsBatch, func(_ uint64, list []eval.Question) error {
 		nodes := make([]store.NodeID, len(list))
 		for i, k := range list {

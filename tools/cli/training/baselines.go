@@ -29,6 +29,13 @@ func besideText(b *baseline.Result, names []string) string {
 		}
 		return fmt.Sprintf("%sMAE %s (%s)", text, number(b.FeaturesMAE), options.Count(b.Trained, "training node"))
 	}
+	if b.ConstantF1 != nil {
+		text := fmt.Sprintf("%s for every node micro F1 %s; the same model without edges ", classNames(names, b.Constant), percentOf(b.ConstantF1))
+		if b.FeaturesF1 == nil {
+			return text + "was not trained: " + b.Skipped
+		}
+		return fmt.Sprintf("%s%s (%s)", text, percentOf(b.FeaturesF1), options.Count(b.Trained, "training node"))
+	}
 	text := fmt.Sprintf("the most frequent class (%s) %s; the same model without edges ", className(names, b.Majority), command.FormatPercent(b.MajorityAccuracy))
 	if b.FeaturesAccuracy == nil {
 		return text + "was not trained: " + b.Skipped
@@ -47,6 +54,9 @@ func unbeaten(s *train.Summary, names []string) string {
 	b, own := s.Baselines, s.TestAccuracy
 	if x := s.Errors; x != nil {
 		return unbeatenNumbers(b, x)
+	}
+	if s.F1 != nil {
+		return unbeatenLabels(s, names)
 	}
 	if b.Split == "valid" {
 		own = s.ValidAccuracy
@@ -80,8 +90,8 @@ func unbeatenNumbers(b *baseline.Result, x *train.Errors) string {
 	return ""
 }
 
-// areasText says how well a model of two classes ranks nodes; "" where that was not measured.
-func areasText(a *train.Areas, names []string) string {
+// areasText says how well a model of two classes, or of several labels a node, ranks nodes; "" where that was not measured.
+func areasText(a *train.Areas, several bool, names []string) string {
 	if a == nil {
 		return ""
 	}
@@ -91,7 +101,11 @@ func areasText(a *train.Areas, names []string) string {
 		}
 		return fmt.Sprintf("%.4f", *x)
 	}
-	return fmt.Sprintf("ranked by %s: test ROC AUC %s, average precision %s; valid %s, %s", className(names, 1),
+	by := "each label, on average"
+	if !several {
+		by = className(names, 1)
+	}
+	return fmt.Sprintf("ranked by %s: test ROC AUC %s, average precision %s; valid %s, %s", by,
 		number(a.TestAUC), number(a.TestPrecision), number(a.ValidAUC), number(a.ValidPrecision))
 }
 

@@ -208,8 +208,12 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	if err != nil {
 		return err
 	}
-	if cp.Model.Numbers != nil && o.confusion != "" {
+	switch {
+	case o.confusion == "":
+	case cp.Model.Numbers != nil:
 		return command.Usagef("--confusion is for classes, and the labels that %s was fitted to are numbers", path)
+	case cp.Model.MultiLabel:
+		return command.Usagef("--confusion is for classes, and nodes have several of the labels that %s was fitted to", path)
 	}
 	start := time.Now()
 	wants := func(what string) bool { return o.out != "" && slices.Contains(o.write, what) }
@@ -252,8 +256,12 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 				}
 				continue
 			}
-			f[s+"_accuracy"], f[s+"_loss"] = m.Accuracy, m.Loss
-			f[s+"_f1_macro"], f[s+"_f1_micro"] = m.Confusion.F1()
+			if f[s+"_loss"] = m.Loss; m.Labels != nil {
+				f[s+"_f1_macro"], f[s+"_f1_micro"], f[s+"_exact_match"] = m.Labels.MacroF1, m.Labels.MicroF1, m.Labels.Exact
+			} else {
+				f[s+"_accuracy"] = m.Accuracy
+				f[s+"_f1_macro"], f[s+"_f1_micro"] = m.Confusion.F1()
+			}
 			if !math.IsNaN(m.AUC) {
 				f[s+"_auc"] = m.AUC
 			}
@@ -264,8 +272,12 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 		e.Event("summary", f)
 		return nil
 	}
-	if cp.Model.Numbers != nil {
-		printNumbers(e, o.splits, r.Metrics)
+	if cp.Model.Numbers != nil || cp.Model.MultiLabel {
+		if cp.Model.MultiLabel {
+			printLabels(e, o.splits, r.Metrics)
+		} else {
+			printNumbers(e, o.splits, r.Metrics)
+		}
 		fmt.Fprintf(e.Stdout, "%.2f s; model %s (%s)\n", time.Since(start).Seconds(), path, which)
 		return nil
 	}

@@ -79,6 +79,9 @@ func (l *metricsLog) node(r train.Epoch) {
 	if x := r.Errors; x != nil {
 		m.TrainMAE, m.ValidMAE, m.TestMAE = x.TrainMAE, x.ValidMAE, x.TestMAE
 	}
+	if x := r.F1; x != nil {
+		m.ValidMicroF1, m.TestMicroF1 = x.ValidMicro, x.TestMicro
+	}
 	l.result(r.Epoch, r.Seconds, r.BytesRead, r.DeviceTimes, m)
 }
 
@@ -115,7 +118,8 @@ func (l *metricsLog) result(epoch int, seconds float64, read int64, device gpu.D
 		tag string
 		v   *float64
 	}{{"loss/train", r.Loss}, {"accuracy/train", r.TrainAccuracy}, {"accuracy/valid", r.ValidAccuracy}, {"accuracy/test", r.TestAccuracy},
-		{"mae/train", r.TrainMAE}, {"mae/valid", r.ValidMAE}, {"mae/test", r.TestMAE}, {"mrr/valid", r.ValidMRR}, {"hits_at_10/valid", r.ValidHits10}} {
+		{"mae/train", r.TrainMAE}, {"mae/valid", r.ValidMAE}, {"mae/test", r.TestMAE}, {"micro_f1/valid", r.ValidMicroF1}, {"micro_f1/test", r.TestMicroF1},
+		{"mrr/valid", r.ValidMRR}, {"hits_at_10/valid", r.ValidHits10}} {
 		if c.v != nil {
 			scalars = append(scalars, tfevents.Scalar{Tag: c.tag, Value: *c.v})
 		}

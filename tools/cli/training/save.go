@@ -105,25 +105,31 @@ func saveRun(ctx context.Context, dir, path string, started time.Time, t trained
 func printSummary(e *command.Env, s *train.Summary, names []string, saved savedRun, auto bool) {
 	to := e.Told()
 	printFinished(e, saved.Finished, len(s.EpochSeconds))
-	numbers := s.Errors != nil
-	validated := s.ValidAccuracy >= 0 || numbers && s.ValidMAE != nil
+	numbers, several := s.Errors != nil, s.F1 != nil
+	validated := s.ValidAccuracy >= 0 || numbers && s.ValidMAE != nil || several && s.ValidMicro != nil
 	if auto && len(s.EpochSeconds) < run.EpochsMax && validated && s.BestEpoch < len(s.EpochSeconds) {
 		what := "accuracy"
-		if numbers {
+		switch {
+		case numbers:
 			what = "error"
+		case several:
+			what = "micro F1"
 		}
 		fmt.Fprintf(to, "stopped after %d epochs: validation %s%s has not improved since epoch %d\n", len(s.EpochSeconds), what, balancedText(s), s.BestEpoch)
 	}
-	if numbers {
+	switch {
+	case numbers:
 		fmt.Fprintf(to, "%s, best epoch %d of %d\n", errorsText(s.Errors), s.BestEpoch, len(s.EpochSeconds))
-	} else {
+	case several:
+		fmt.Fprintf(to, "%s, best epoch %d of %d\n", f1Text(s.F1), s.BestEpoch, len(s.EpochSeconds))
+	default:
 		fmt.Fprintf(to, "test accuracy %s, valid %s, best epoch %d of %d\n", command.FormatPercent(s.TestAccuracy), command.FormatPercent(s.ValidAccuracy), s.BestEpoch, len(s.EpochSeconds))
 	}
 	if s.ValidBalanced != nil && s.TestBalanced != nil {
 		fmt.Fprintf(to, "balanced accuracy (the mean over classes): test %s, valid %s, by which the best epoch is chosen\n",
 			command.FormatPercent(*s.TestBalanced), command.FormatPercent(*s.ValidBalanced))
 	}
-	if text := areasText(s.Areas, names); text != "" {
+	if text := areasText(s.Areas, several, names); text != "" {
 		fmt.Fprintln(to, text)
 	}
 	if b := s.Baselines; b != nil && b.Split != "" {

@@ -87,6 +87,9 @@ func results(s *train.Summary) (names []string, values []float64) {
 		return []string{"test_mae", "valid_mae", "test_r2"}, []float64{number(x.TestMAE), number(x.ValidMAE), number(x.TestR2)}
 	}
 	names, values = []string{"test_accuracy", "valid_accuracy"}, []float64{share(s.TestAccuracy), share(s.ValidAccuracy)}
+	if x := s.F1; x != nil {
+		names, values = []string{"test_micro_f1", "valid_micro_f1", "test_macro_f1"}, []float64{number(x.TestMicro), number(x.ValidMicro), number(x.TestMacro)}
+	}
 	if s.TestBalanced != nil {
 		names, values = append(names, "test_balanced_accuracy"), append(values, *s.TestBalanced)
 	}
@@ -138,7 +141,7 @@ func tellSeeds(e *command.Env, names []string, runs []seeded, numbers bool) {
 		return command.FormatPercent(x)
 	}
 	titles := map[string]string{"test_accuracy": "test", "valid_accuracy": "valid", "test_balanced_accuracy": "test balanced", "test_auc": "test ROC AUC",
-		"test_mae": "test MAE", "valid_mae": "valid MAE", "test_r2": "test R²"}
+		"test_mae": "test MAE", "valid_mae": "valid MAE", "test_r2": "test R²", "test_micro_f1": "test micro F1", "valid_micro_f1": "valid micro F1", "test_macro_f1": "test macro F1"}
 	line := func(first string, cell func(k int) string) {
 		fmt.Fprintf(e.Stdout, "%-6s", first)
 		for k := range names {

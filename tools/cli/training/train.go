@@ -320,7 +320,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 	if err := checkSave(dir, o.save); err != nil {
 		return nil, err
 	}
-	hooks := trainHooks(e, st.Manifest().NumberLabels())
+	hooks := trainHooks(e, st.Manifest())
 	if o.explain {
 		hooks.Choices = func(cs []nn.Choice) { explain(e, cs) }
 		hooks.Plan = func(why []string) {
@@ -372,6 +372,9 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 	end := metrics.End{BestEpoch: s.BestEpoch, ValidAccuracy: metrics.Number(s.ValidAccuracy), TestAccuracy: metrics.Number(s.TestAccuracy)}
 	if x := s.Errors; x != nil {
 		end.ValidMAE, end.TestMAE, end.TestR2 = x.ValidMAE, x.TestMAE, x.TestR2
+	}
+	if x := s.F1; x != nil {
+		end.ValidMicroF1, end.TestMicroF1 = x.ValidMicro, x.TestMicro
 	}
 	log.end(end)
 	saved, err := saveRun(ctx, dir, o.save, started, trained{cp.Version, cp.Config, s, s.EpochSeconds, s.Resumed, cp})
@@ -463,7 +466,7 @@ func both[T any](first, then func(T)) func(T) {
 }
 
 // trainHooks prints a line an epoch, or an event.
-func trainHooks(e *command.Env, numbers bool) train.Hooks {
+func trainHooks(e *command.Env, m *store.Manifest) train.Hooks {
 	if e.JSON {
 		return train.Hooks{
 			Start: func(c config.Config) { e.Event("start", map[string]any{"config": c}) },
@@ -473,8 +476,11 @@ func trainHooks(e *command.Env, numbers bool) train.Hooks {
 			},
 		}
 	}
-	if numbers {
+	switch {
+	case m.NumberLabels():
 		return train.Hooks{Start: func(config.Config) { numbersHeader(e) }, Epoch: func(r train.Epoch) { numbersLine(e, r) }}
+	case m.LabelSets() != nil:
+		return train.Hooks{Start: func(config.Config) { labelsHeader(e) }, Epoch: func(r train.Epoch) { labelsLine(e, r) }}
 	}
 	return train.Hooks{
 		Start: func(config.Config) {

@@ -84,10 +84,10 @@ def _others(of: Any, nodes: int, edges: int, where: str) -> Tuple[Dict[str, np.n
 
 
 def _classes(y: Any) -> np.ndarray:
-    """y as a class a node, −1 where there is none, or as a number a node, NaN where there is none."""
+    """y as a class a node, −1 where there is none, as a number a node, NaN where there is none, or as rows of 0 and 1 of several labels a node."""
     y = np.asarray(_host(y))
     if y.ndim > 1 and y.shape[1] > 1:
-        raise errors.InvalidError(f"y of {y.dtype} and shape {y.shape}: expected one class a node")
+        return y.astype(np.float32)
     return _labels(y.reshape(-1))[0]
 
 
@@ -168,7 +168,7 @@ def _hetero(data: Any, splits: Any) -> Dict[str, Any]:
         raise errors.InvalidError(f"labels of nodes of types {labelled}: a store has those of one task: delete y of the others")
     for t in labelled:
         own = _classes(data[t].y)
-        found["labels"] = np.full(total, np.nan, own.dtype) if own.dtype.kind == "f" else np.full(total, -1, np.int64)
+        found["labels"] = np.full((total, *own.shape[1:]), np.nan if own.dtype.kind == "f" else -1, own.dtype if own.dtype.kind == "f" else np.int64)
         found["labels"][first[t] : first[t] + counts[t]] = own
         parts = splits or _masks(data[t]) or {}
         parts = {part: nodes[t] if isinstance(nodes, Mapping) else nodes for part, nodes in parts.items()}

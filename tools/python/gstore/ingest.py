@@ -60,7 +60,7 @@ def ingest(
     of tables. Everything of nodes is then in `nodes`.
     node_types: names to counts, of nodes whose types follow each other; num_nodes is their sum.
     features: name to [N, D] arrays, or (type, name) to rows of that type's nodes alone, which are column "type.name";
-    node_columns: the same of what is kept beside them and is no feature; labels: [N], classes, −1 = none, or numbers with fractions, NaN = none; splits: "train", "valid", "test" to node numbers, or boolean
+    node_columns: the same of what is kept beside them and is no feature; labels: [N], classes, −1 = none, or numbers with fractions, NaN = none; [N, K] of 0 and 1: any number of K labels a node, NaN = not known; splits: "train", "valid", "test" to node numbers, or boolean
     masks; ids: the nodes' own ids, integers or strings, by which edges name them then.
 
     The other options are those of `gstore ingest`; docs/formats.md has what they mean.
@@ -137,9 +137,10 @@ def ingest(
     if labels is not None:
         labels = np.asarray(_host(labels))
         if labels.ndim > 1 and labels.shape[1] > 1:
-            raise errors.InvalidError(f"labels of shape {labels.shape}: expected one class a node; of one-hot rows that is labels.argmax(1)")
-        labels, class_names = _labels(labels.reshape(-1), class_names)
-        g.column("node", "label", "label", labels if labels.dtype.kind == "f" else labels.astype(np.int64))
+            g.column("node", "label", "label", labels.astype(np.float32))
+        else:
+            labels, class_names = _labels(labels.reshape(-1), class_names)
+            g.column("node", "label", "label", labels if labels.dtype.kind == "f" else labels.astype(np.int64))
     for name, rows in columns.items():
         rows = np.asarray(_host(rows))
         weight = name == "weight" and rows.ndim == 1

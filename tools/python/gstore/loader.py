@@ -80,7 +80,8 @@ class Batch(EpochBatch):
 
     @property
     def y(self) -> Optional[np.ndarray]:
-        """int64 [n]: classes, −1 = none; of labels that are numbers float32 [n], NaN = none."""
+        """int64 [n]: classes, −1 = none; of labels that are numbers float32 [n], NaN = none; of nodes with several labels
+        float32 [n, labels] of 0 and 1, NaN = not known."""
         return self._arrays.get("y")
 
     @property

@@ -60,7 +60,7 @@ def save_model(
     values = {name: _rows(t) for name, t in tensors.items()}
     about = {
         "task": "node", "model": infos[0]["kind"], "from": f"PyTorch, {type(model).__name__}", "version": store.version, "tensors_file": "model.safetensors",
-        "features": _features(store, widths[0], features), **_edge_features(store, infos[0].get("edge_dim", 0), edge_features), "classes": store.class_names, "jumping": jumping, "undirected": store.undirected,
+        "features": _features(store, widths[0], features), **_edge_features(store, infos[0].get("edge_dim", 0), edge_features), "classes": store.class_names, "multi_label": store.several_labels, "jumping": jumping, "undirected": store.undirected,
         "relations": store.relations, "layers": infos, "config": {},
         "parameters": [{"name": name, "dtype": "F32", "shape": list(v.shape)} for name, v in values.items()],
     }  # fmt: skip

@@ -151,6 +151,7 @@ class Store:
             for first in range(0, self.nodes if column else 0, _CHUNK):
                 nodes = np.arange(first, min(first + _CHUNK, self.nodes))
                 labels = self.features(str(column), nodes)
+                labels = labels.reshape(len(nodes), -1)[:, 0]
                 with_label = nodes[~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0]
                 found += np.bincount(self._types_of(with_label), minlength=len(found))
             self._labelled = [t for t, n in zip(self.node_types, found) if n]
@@ -179,11 +180,17 @@ class Store:
 
     @property
     def labels(self) -> np.ndarray:
-        """The class of every node, int32 [nodes], −1 = none; of labels that are numbers float32 [nodes], NaN = none."""
+        """The class of every node, int32 [nodes], −1 = none; of labels that are numbers float32 [nodes], NaN = none; of nodes
+        with several labels float32 [nodes, labels] of 0 and 1, NaN = not known."""
         for c in self.columns.values():
             if c.role == "label":
                 return self._whole(c.name)
         raise errors.NotFoundError(f"{self.path}: no labels")
+
+    @property
+    def several_labels(self) -> bool:
+        """Whether a node may have several labels."""
+        return any(c.role == "label" and c.dim > 1 for c in self.columns.values())
 
     @property
     def splits(self) -> Dict[str, np.ndarray]:

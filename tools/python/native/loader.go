@@ -120,7 +120,7 @@ func openLoader(_ context.Context, c *call) error {
 	// The loader outlives this call, so that its context is not the call's.
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &loader{mu: new(sync.Mutex), of: s, cancel: cancel, room: &room{}}
-	p := packer{layers: q.Layers, relations: q.Relations, edgeFeatures: len(q.EdgeFeatures) > 0, numbers: s.Manifest().NumberLabels(), room: o.room}
+	p := packer{layers: q.Layers, relations: q.Relations, edgeFeatures: len(q.EdgeFeatures) > 0, numbers: s.Manifest().NumberLabels(), sets: s.Manifest().LabelSets(), room: o.room}
 	options := nodes.Options{Seeds: q.Seeds, Nodes: given, Sequential: !q.Shuffle, Full: q.DropLast, Rank: q.Rank, World: q.World, Info: info, Finish: p.finish}
 	l, err := openWhole(ctx, s, cfg, options, q.Absent)
 	if err != nil {

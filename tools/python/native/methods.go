@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -122,7 +123,7 @@ func open(_ context.Context, c *call) error {
 	var columns []columnInfo
 	for i := range m.Columns {
 		x := &m.Columns[i]
-		columns = append(columns, columnInfo{x.Name, string(x.Role), dtypeOf(x), x.Elem.String(), x.Dim, x.Derived, x.NodeType, x.Standard})
+		columns = append(columns, columnInfo{x.Name, string(x.Role), dtypeOf(x), x.Elem.String(), dimOf(m, x), x.Derived, x.NodeType, x.Standard})
 	}
 	var lists []string
 	for _, l := range m.EdgeLists {
@@ -147,13 +148,25 @@ func dtype(e blocks.ElemType) string {
 	return e.String()
 }
 
-// dtypeOf is dtype of a column: labels that are numbers become float32, NaN for none.
+// dtypeOf is dtype of a column: labels that are numbers become float32, NaN for none, and so do those of which a node has several, 0 or 1
+// each.
 func dtypeOf(c *store.ColumnInfo) string {
-	if c.Numbers {
+	if decoded(c) {
 		return "float32"
 	}
 	return dtype(c.Elem)
 }
+
+// dimOf is how many elements a column's rows have as they are handed out.
+func dimOf(m *store.Manifest, c *store.ColumnInfo) int {
+	if c.Sets != nil {
+		return m.Schema.Classes
+	}
+	return c.Dim
+}
+
+// decoded reports whether a column's entries are codes.
+func decoded(c *store.ColumnInfo) bool { return c.Numbers || c.Sets != nil }
 
 func converted(e blocks.ElemType) bool { return e == blocks.BFloat16 || e == blocks.Int8 }
 
@@ -180,15 +193,44 @@ func handOut(e blocks.ElemType, scale []float32, dst, rows []byte) error {
 }
 
 // handOutColumn copies whole rows of a column to dst as [dtypeOf] says.
-func handOutColumn(c *store.ColumnInfo, dst, rows []byte) error {
-	if !c.Numbers {
+func handOutColumn(m *store.Manifest, c *store.ColumnInfo, dst, rows []byte) error {
+	if !decoded(c) {
 		return handOut(c.Elem, c.Scale, dst, rows)
 	}
 	to, err := blocks.View[float32](dst)
-	for i := range to {
-		to[i] = blocks.CodedNumber(int32(binary.LittleEndian.Uint32(rows[4*i:])))
+	if err != nil {
+		return err
 	}
-	return err
+	label := func(i int) int32 { return int32(binary.LittleEndian.Uint32(rows[4*i:])) }
+	if c.Sets != nil {
+		setRows(m.LabelSets(), to, label)
+		return nil
+	}
+	for i := range to {
+		to[i] = blocks.CodedNumber(label(i))
+	}
+	return nil
+}
+
+// setRows fills rows of labels of which a node has several: 1 where its set, whose number label tells, has the label, else 0; NaN where
+// none is known.
+func setRows(sets *store.LabelSets, to []float32, label func(i int) int32) {
+	none, k := float32(math.NaN()), sets.Labels()
+	var of []int
+	for i := range len(to) / k {
+		set, row := label(i), to[i*k:(i+1)*k]
+		if set < 0 {
+			for j := range row {
+				row[j] = none
+			}
+			continue
+		}
+		clear(row)
+		of = sets.Of(set, of[:0])
+		for _, j := range of {
+			row[j] = 1
+		}
+	}
 }
 
 // asked returns the call's store, and in q its request.
@@ -216,9 +258,9 @@ func column(ctx context.Context, c *call) error {
 	if info.Role.OnEdges() {
 		return fmt.Errorf("%w: column %q lies on edges, expected one of nodes", store.ErrInvalid, q.Column)
 	}
-	dst, width := c.arrays[0], info.RowBytes()
-	if converted(info.Elem) {
-		width = 4 * info.Dim
+	m, dst, width := s.Manifest(), c.arrays[0], info.RowBytes()
+	if converted(info.Elem) || decoded(info) {
+		width = 4 * dimOf(m, info)
 	}
 	if err := wantBytes("rows", dst, int64(s.Manifest().Nodes)*int64(width)); err != nil {
 		return err
@@ -229,7 +271,7 @@ func column(ctx context.Context, c *call) error {
 			return err
 		}
 		n := int(part.Nodes) * width
-		if err := handOutColumn(info, dst[:n], buf); err != nil {
+		if err := handOutColumn(m, info, dst[:n], buf); err != nil {
 			return err
 		}
 		dst = dst[n:]
@@ -261,21 +303,21 @@ func features(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if !converted(info.Elem) && !info.Numbers {
+	if !converted(info.Elem) && !decoded(info) {
 		if err := wantBytes("rows", c.arrays[1], int64(len(nodes))*int64(info.RowBytes())); err != nil {
 			return err
 		}
 		_, err = s.Features(ctx, q.Column, nodes, c.arrays[1])
 		return err
 	}
-	if err := wantBytes("rows", c.arrays[1], int64(len(nodes))*int64(info.Dim)*4); err != nil {
+	if err := wantBytes("rows", c.arrays[1], int64(len(nodes))*int64(dimOf(s.Manifest(), info))*4); err != nil {
 		return err
 	}
 	rows, err := s.Features(ctx, q.Column, nodes, nil)
 	if err != nil {
 		return err
 	}
-	return handOutColumn(info, c.arrays[1], rows)
+	return handOutColumn(s.Manifest(), info, c.arrays[1], rows)
 }
 
 // lookup finds nodes by external ids: arrays are the ids, uint64, and the nodes; or of strings text, ends and nodes.

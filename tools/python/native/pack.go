@@ -69,7 +69,8 @@ type packer struct {
 	layers       bool
 	relations    bool
 	edgeFeatures bool
-	numbers      bool // labels are numbers
+	numbers      bool             // labels are numbers
+	sets         *store.LabelSets // of labels, where a node has several
 	room         *room
 	columns      []buffer.Column // whose rows come later, by [packed.features]; nil: the macro-batch has them
 }
@@ -130,6 +131,8 @@ func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
 	case mb.Labels == nil:
 	case k.numbers:
 		p.want("y", "float32", n)
+	case k.sets != nil:
+		p.want("y", "float32", n, k.sets.Labels())
 	default:
 		p.want("y", "int64", n)
 	}
@@ -174,6 +177,12 @@ func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
 		for i := range n {
 			to[i] = blocks.CodedNumber(mb.Labels[b.Input[p.local[i]]])
 		}
+	case k.sets != nil:
+		to, err := blocks.View[float32](next())
+		if err != nil {
+			return err
+		}
+		setRows(k.sets, to, func(i int) int32 { return mb.Labels[b.Input[p.local[i]]] })
 	default:
 		for i, to := 0, ints(next()); i < n; i++ {
 			to[i] = int64(mb.Labels[b.Input[p.local[i]]])

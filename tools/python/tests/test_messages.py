@@ -19,7 +19,7 @@ ROWS = np.ones((3, 2), np.float32)
             dict(features={"x": np.ones((4, 2), np.float32)}, labels=[1, 2]),
             r"features\['x'\] has 4, labels has 2",
         ),
-        (EDGES, dict(labels=np.eye(4)), "one-hot rows that is labels.argmax"),
+        (EDGES, dict(labels=np.full((4, 2), 2)), "label 2 in column 0 of 2, expected 0 or 1"),
         (
             EDGES,
             dict(splits={"train": np.ones(3, bool)}, num_nodes=4),

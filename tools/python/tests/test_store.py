@@ -131,6 +131,27 @@ def test_labels_that_are_numbers(tmp_path):
     assert seen == n // 2
 
 
+def test_several_labels(tmp_path):
+    """Rows of 0 and 1 are labels of which a node has any number, in the store and in batches, NaN where none is known; rows with one 1 each
+    are classes."""
+    n, k = 60, 11
+    edges = np.stack([np.arange(n), (np.arange(n) * 7 + 1) % n])
+    given = (np.random.default_rng(1).random((n, k)) < 0.3).astype(np.float32)
+    given[::9] = np.nan
+    more = dict(features={"x": np.ones((n, 2), np.float32)}, splits={"train": np.arange(0, n, 2)})
+    s = gstore.ingest(tmp_path / "s", edges, labels=given, class_names=[f"l{i}" for i in range(k)], **more)
+    of = s.lookup(np.arange(n))
+    assert s.labels.dtype == np.float32 and np.array_equal(s.labels[of], given, equal_nan=True) and (s.classes, s.class_names[3]) == (k, "l3")
+    assert np.array_equal(s.features("label", of[5:9]), given[5:9], equal_nan=True)
+    seen = 0
+    for batch in gstore.NeighborLoader(s, [2, 2], 8):
+        assert batch.y.dtype == np.float32 and np.array_equal(batch.y, s.labels[batch.n_id], equal_nan=True)
+        seen += batch.batch_size
+    assert seen == n // 2
+    one = gstore.ingest(tmp_path / "one", edges, labels=np.eye(k)[np.arange(n) % k], **more)
+    assert one.labels[one.lookup(np.arange(n))].tolist() == (np.arange(n) % k).tolist()
+
+
 def test_damage_is_told(make):
     g = make(nodes=100, edges=200)
     path = next(p for p in (os.path.join(g.store.path, "data", f) for f in os.listdir(os.path.join(g.store.path, "data"))) if "x" in os.path.basename(p).split(".")[0])

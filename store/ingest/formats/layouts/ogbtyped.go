@@ -329,8 +329,8 @@ func (s *ogbTyped) archiveColumns(file, name string, role store.Role) error {
 				return err
 			}
 		}
-		if x.Rows() != s.count[t] || x.Dim() == 0 || role == store.RoleLabel && x.Dim() != 1 {
-			return ingest.Inputf(x.Path, "shape %v, expected %d rows (the number of nodes) of 1 or more elements, of labels one", x.Shape, s.count[t])
+		if x.Rows() != s.count[t] || x.Dim() == 0 {
+			return ingest.Inputf(x.Path, "shape %v, expected %d rows (the number of nodes) of 1 or more elements", x.Shape, s.count[t])
 		}
 		s.typeColumn(t, called, role, x.Elem, x.Dim(), x.Path, numpy.Rows(x))
 	}

@@ -308,10 +308,10 @@ func (s *typedFolder) openColumns() error {
 		if labelled != "" {
 			return ingest.Inputf(label.Path, "labels of a second type of nodes: %s has some already", labelled)
 		}
-		if labelled = t; label.Dim() != 1 {
-			return ingest.Inputf(label.Path, "shape %v, expected [%d]", label.Shape, s.count[t])
+		if labelled = t; label.Dim() == 0 {
+			return ingest.Inputf(label.Path, "shape %v, expected [%d, D ≥ 1]", label.Shape, s.count[t])
 		}
-		s.typeColumn(t, "label", store.RoleLabel, label.Elem, 1, label.Path, numpy.Rows(label))
+		s.typeColumn(t, "label", store.RoleLabel, label.Elem, label.Dim(), label.Path, numpy.Rows(label))
 	}
 	if path := files.Find(s.fs, s.dir, "classes.txt"); path != "" && labelled != "" {
 		var err error

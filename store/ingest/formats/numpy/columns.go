@@ -145,9 +145,6 @@ func (s *folder) openNodeColumns() error {
 		return err
 	}
 	s.desc.Task = store.TaskNode
-	if a.Dim() != 1 {
-		return ingest.Inputf(path, "shape %v, expected one label a node", a.Shape)
-	}
 	if classes := files.Find(s.fs, s.dir, "classes.txt"); classes != "" {
 		if s.desc.ClassNames, err = files.Lines(s.fs, classes); err != nil {
 			return err

@@ -16,8 +16,8 @@ func AddColumn(s *parts.Source, a *Array, name string, role store.Role) error {
 	if s.Desc.Nodes >= 0 && a.Rows() != s.Desc.Nodes {
 		return ingest.Inputf(a.Path, "shape %v, expected %d rows (the number of nodes)", a.Shape, s.Desc.Nodes)
 	}
-	if a.Dim() == 0 || role == store.RoleLabel && a.Dim() != 1 {
-		return ingest.Inputf(a.Path, "shape %v, expected [%d, D ≥ 1], of labels D = 1", a.Shape, a.Rows())
+	if a.Dim() == 0 {
+		return ingest.Inputf(a.Path, "shape %v, expected [%d, D ≥ 1]", a.Shape, a.Rows())
 	}
 	s.Desc.Nodes = a.Rows()
 	s.AddColumn(ingest.ColumnSpec{Name: name, Role: role, Elem: a.Elem, Dim: int(a.Dim()), Rows: a.Rows()}, Rows(a))

@@ -64,7 +64,7 @@ func ParseFields(specs, known []string) (fields []Field, need, width int, err er
 		for _, k := range known {
 			special = special || k == name
 		}
-		if special && (typed || f.Dim > 1) {
+		if special && (typed || f.Dim > 1 && name != "label") {
 			return nil, 0, 0, bad(spec, "%s has neither type nor number", name)
 		}
 		if typed {

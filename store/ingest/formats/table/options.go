@@ -27,8 +27,9 @@ type Options struct {
 	// "split", "train_mask", "valid_mask", "test_mask", "-", or features as in
 	// Columns. nil = by their names.
 	NodeColumns []string
-	// Label names the column of a table of nodes that has the labels, as NAME or, of one type's, TYPE.NAME; "" = as they are called.
-	Label string
+	// Label names the column of a table of nodes that has the labels, as NAME or, of one type's, TYPE.NAME; several are 1 where a node has
+	// the label of their name, else 0; nil = as they are called.
+	Label []string
 	// Skip names columns of tables that are left out, Use columns of dates that are features.
 	Skip, Use []string
 	// Like, if not nil, is the version of a store that tables of nodes are added to: their text is coded as its classes and

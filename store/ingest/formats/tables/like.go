@@ -16,13 +16,22 @@ func (n *nodeTable) liked(o *table.Options) *table.Options {
 	}
 	with := *o
 	with.Use = slices.Clone(o.Use)
-	if l := o.Like.Labels(); l != nil && l.Elements != nil && (n.kind == "" || l.NodeType == "" || l.NodeType == n.kind) {
-		with.Label = l.Elements[0]
+	if l := o.Like.Labels(); l != nil && (n.kind == "" || l.NodeType == "" || l.NodeType == n.kind) {
+		with.Label = l.Elements
+		if l.Sets != nil && l.Elements == nil && len(o.Like.Schema.ClassNames) > 1 && n.has(o.Like.Schema.ClassNames) { // a column each
+			with.Label = o.Like.Schema.ClassNames
+		}
 	}
 	for _, c := range o.Like.ColumnsOf(store.RoleFeature) {
 		with.Use = append(append(with.Use, strings.TrimPrefix(c.Name, n.featureName(""))), c.Elements...)
 	}
 	return &with
+}
+
+// has reports whether the table has all of some columns.
+func (n *nodeTable) has(columns []string) bool {
+	names := table.ColumnNames(n.Columns())
+	return !slices.ContainsFunc(columns, func(c string) bool { return !slices.Contains(names, c) })
 }
 
 // valuesOf is what the elements of feature name stand for in the store that rows are added to; nil = there is none.

@@ -21,7 +21,7 @@ func addNodes(s *parts.Source, tables []*nodeTable) error {
 	s.Desc.Keyed = true
 	taken := map[string]string{}
 	var divided *nodeTable // the last with a split
-	labelled := slices.ContainsFunc(tables, func(n *nodeTable) bool { return n.label >= 0 })
+	labelled := slices.ContainsFunc(tables, func(n *nodeTable) bool { return len(n.label) > 0 })
 	for _, n := range tables {
 		idElem := blocks.Uint64
 		if s.Desc.IDs == store.IDsStrings {
@@ -45,7 +45,7 @@ func addNodes(s *parts.Source, tables []*nodeTable) error {
 		add := func(spec ingest.ColumnSpec, f nodeFeature) error {
 			if other, twice := taken[spec.Name]; twice {
 				if spec.Role == store.RoleLabel && n.kind != "" {
-					return ingest.Inputf(n.Where(), "labels of a second type of nodes: %s has some already; --skip %s.%s leaves these out", other, n.kind, n.Columns()[n.label].Name)
+					return ingest.Inputf(n.Where(), "labels of a second type of nodes: %s has some already; --skip %s.%s leaves these out", other, n.kind, n.Columns()[n.label[0]].Name)
 				}
 				return ingest.Inputf(n.Where(), "column %s is in %s too", spec.Name, other)
 			}
@@ -65,14 +65,14 @@ func addNodes(s *parts.Source, tables []*nodeTable) error {
 				return err
 			}
 		}
-		if n.label >= 0 {
-			if err := add(ingest.ColumnSpec{Name: "label", Role: store.RoleLabel, Elem: blocks.Float64, Dim: 1, Elements: n.labelName()}, nodeFeature{from: []int{n.label}, values: n.classes}); err != nil {
+		if len(n.label) > 0 {
+			if err := add(n.labelSpec(), nodeFeature{from: n.label, values: n.classes}); err != nil {
 				return err
 			}
 			s.Desc.ClassNames = n.classes
 		}
 		for name, split := range n.splitParts(id) {
-			if n.kind != "" && n.label < 0 && labelled {
+			if n.kind != "" && len(n.label) == 0 && labelled {
 				s.Desc.Notes = append(s.Desc.Notes, fmt.Sprintf("%s: split %q is left out: nodes of type %s have no labels", n.Where(), name, n.kind))
 				continue
 			}

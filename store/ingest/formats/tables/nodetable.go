@@ -27,7 +27,7 @@ var (
 type nodeTable struct {
 	table.Table
 	id       int
-	label    int      // −1 = there is none
+	label    []int    // none, one, or of several labels a node one each
 	classes  []string // of a label that is text; nil = it is class ids
 	splits   []int    // columns of parts' names; one by the masks if there are none
 	masks    [4]int   // by part; −1 = there is none
@@ -52,7 +52,7 @@ type nodeFeature struct {
 // features: lists each one, columns NAME.0, NAME.1, … together, other numbers
 // together "x"; text and dates only if asked for. Text that is a label, or asked for, is read here, for its values.
 func openNodeTable(ctx context.Context, t table.Table, kind string, o *table.Options) (*nodeTable, error) {
-	n := &nodeTable{Table: t, kind: kind, id: -1, label: -1, masks: [4]int{-1, -1, -1, -1}}
+	n := &nodeTable{Table: t, kind: kind, id: -1, masks: [4]int{-1, -1, -1, -1}}
 	o = n.liked(o)
 	cols := t.Columns()
 	names := make([]string, len(cols)) // meaning of each column: one of nodeFields, "" = a feature, "-" = none
@@ -72,7 +72,7 @@ func openNodeTable(ctx context.Context, t table.Table, kind string, o *table.Opt
 		case "id":
 			n.id = k
 		case "label":
-			n.label = k
+			n.label = append(n.label, k)
 		case "split":
 			n.splits = append(n.splits, k)
 		case "train_mask":
@@ -88,7 +88,7 @@ func openNodeTable(ctx context.Context, t table.Table, kind string, o *table.Opt
 		if cols[k].Strange != "" {
 			return nil, ingest.Inputf(t.Where(), "column %q, the %s, is %s, expected numbers or strings", cols[k].Name, meaning, cols[k].Strange)
 		}
-		if cols[k].Dim != 1 {
+		if cols[k].Dim != 1 && !(meaning == "label" && cols[k].List && slices.Index(names, "label") == k) {
 			return nil, ingest.Inputf(t.Where(), "column %q has %d elements a row, expected 1", cols[k].Name, cols[k].Dim)
 		}
 	}
@@ -99,25 +99,54 @@ func openNodeTable(ctx context.Context, t table.Table, kind string, o *table.Opt
 		n.features[k].name = n.featureName(n.features[k].name)
 	}
 	n.tellFeatures()
-	if n.label >= 0 && cols[n.label].Text {
-		switch {
-		case o.Like == nil:
-			if n.classes, err = distinct(ctx, t, n.label, ingest.ClassesMax); err != nil {
-				return nil, err
-			}
-		case o.Like.Schema.ClassNames == nil:
-			return nil, ingest.Inputf(t.Where(), "labels in column %q are text, those of the store are numbers without names", cols[n.label].Name)
-		default:
-			n.classes = o.Like.Schema.ClassNames
+	return n, n.readClasses(ctx, o)
+}
+
+// readClasses finds the values of labels that are text.
+func (n *nodeTable) readClasses(ctx context.Context, o *table.Options) (err error) {
+	cols := n.Columns()
+	text := slices.IndexFunc(n.label, func(k int) bool { return cols[k].Text && !(cols[k].Boolean && len(n.label) > 1) })
+	switch {
+	case text < 0:
+		return nil
+	case len(n.label) > 1:
+		return ingest.Inputf(n.Where(), "labels in column %q of %d are text, expected 0 and 1", cols[n.label[text]].Name, len(n.label))
+	case o.Like == nil || o.Like.LabelSets() != nil:
+		if n.classes, err = distinct(ctx, n.Table, n.label[0], ingest.ClassesMax); err != nil {
+			return err
 		}
-		n.uses[n.label] = "label: classes " + table.Listed(n.classes)
+	case o.Like.Schema.ClassNames == nil:
+		return ingest.Inputf(n.Where(), "labels in column %q are text, those of the store are numbers without names", cols[n.label[0]].Name)
+	default:
+		n.classes = o.Like.Schema.ClassNames
 	}
-	return n, nil
+	n.uses[n.label[0]] = "label: classes " + table.Listed(n.classes)
+	if several := ingest.LabelsIn(n.classes); several != nil {
+		n.uses[n.label[0]] = "label: any of " + table.Listed(several)
+	}
+	return nil
+}
+
+// labelSpec describes the column of labels: a number a node, or 0 and 1 for each of several labels, which are called by their columns
+// unless these are numbered.
+func (n *nodeTable) labelSpec() ingest.ColumnSpec {
+	cols := n.Columns()
+	spec := ingest.ColumnSpec{Name: "label", Role: store.RoleLabel, Elem: blocks.Float64, Dim: max(len(n.label), cols[n.label[0]].Dim)}
+	if spec.Dim == 1 {
+		spec.Elements = n.labelName()
+		return spec
+	}
+	if called := n.elements(&nodeFeature{from: n.label, dim: spec.Dim}); called != nil {
+		if _, m := table.Numbered(called); m < len(called) {
+			spec.Elements = called
+		}
+	}
+	return spec
 }
 
 // labelName is the name of the column of labels where it is none of labelNames, for appends; else nil.
 func (n *nodeTable) labelName() []string {
-	name := n.Columns()[n.label].Name
+	name := n.Columns()[n.label[0]].Name
 	if slices.ContainsFunc(labelNames, func(l string) bool { return strings.EqualFold(l, name) }) {
 		return nil
 	}
@@ -199,7 +228,7 @@ func (n *nodeTable) featuresByName(ctx context.Context, names []string, o *table
 			return err
 		case why != "":
 			names[k], n.uses[k] = "-", why
-		case o.Like == nil && o.Label == "" && n.secondLabel(names, k) && !slices.Contains(o.Use, c.Name):
+		case o.Like == nil && o.Label == nil && n.secondLabel(names, k) && !slices.Contains(o.Use, c.Name):
 			return ingest.Inputf(n.Where(), "column %q is a second column of labels, beside %q: leave it out with --skip %s, or make it a feature with --use %s",
 				c.Name, cols[slices.Index(names, "label")].Name, c.Name, c.Name)
 		case c.Date:
@@ -231,6 +260,24 @@ func (n *nodeTable) featuresByName(ctx context.Context, names []string, o *table
 	}
 	n.features = append(n.features, f)
 	return nil
+}
+
+// labelsNumbered takes columns label.0, label.1, … for labels, where no column is called as labels are. A vector may well be called y or class.
+func (n *nodeTable) labelsNumbered(names []string, o *table.Options) {
+	for k, c := range n.Columns() {
+		if slices.Contains(names, "label") {
+			return
+		}
+		known := slices.ContainsFunc([]string{"label", "labels", "node_label"}, func(l string) bool { return strings.EqualFold(c.Name, l+".0") })
+		if !known || names[k] != "" || slices.Contains(o.Skip, strings.TrimSuffix(c.Name, ".0")) {
+			continue
+		}
+		if _, m := n.numberedFrom(names, k); m > 1 {
+			for i := range m {
+				names[k+i] = "label"
+			}
+		}
+	}
 }
 
 // secondLabel reports whether column k is called as labels are, in a table that has a column of labels.
@@ -268,7 +315,9 @@ func (n *nodeTable) byFields(specs []string, names []string) error {
 			return ingest.Inputf(n.Where(), "%d columns, %q, expected %d (--node-columns)", len(cols), table.ColumnNames(cols), f.At+f.Dim)
 		}
 		if slices.Contains(nodeFields, f.Name) {
-			names[f.At] = f.Name
+			for k := range f.Dim {
+				names[f.At+k] = f.Name
+			}
 			continue
 		}
 		if f.Dim == 1 && isSplit(f.Name) && isSplit(cols[f.At].Name) {
@@ -315,10 +364,12 @@ func (n *nodeTable) byName(names []string, o *table.Options) {
 		}
 	}
 	find("id", append(table.TypedIDs(n.kind), table.IdNames...))
-	if o.Label == "" {
+	if o.Label == nil {
 		find("label", labelNames)
-	} else {
-		find("label", []string{o.Label})
+		n.labelsNumbered(names, o)
+	}
+	for _, l := range o.Label {
+		find("label", []string{l})
 	}
 	for _, f := range nodeFields[3:] {
 		find(f, []string{f})

@@ -88,7 +88,10 @@ func (t *Named) options(o table.Options) table.Options {
 	if t.Kind != "" {
 		o.IDs = store.IDsStrings
 		o.Skip, o.Use = ofKind(t.Kind, o.Skip), ofKind(t.Kind, o.Use)
-		o.Label = strings.TrimPrefix(o.Label, t.Kind+".")
+		o.Label = slices.Clone(o.Label)
+		for k, l := range o.Label {
+			o.Label[k] = strings.TrimPrefix(l, t.Kind+".")
+		}
 	}
 	return o
 }
