@@ -101,6 +101,7 @@ func (r *Job) keyedColumn(ctx context.Context, c int, conv *Converter, of Stream
 	}
 	defer scratch.Free(seen)
 	var out []byte
+	var found uint64 // rows
 	err = r.eachKeyed(ctx, c, func(ids []uint64, rows []byte, at source.Position) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -125,15 +126,40 @@ func (r *Job) keyedColumn(ctx context.Context, c int, conv *Converter, of Stream
 				return err
 			}
 		}
+		found += uint64(len(ids))
 		r.Tick(int64(len(ids)))
 		return nil
 	})
 	if err != nil {
 		return ref, err
 	}
+	r.noteRowless(spec, cut.first[len(cut.first)-1]-found)
 	sh.Finish()
 	r.State.BytesSpilled += sh.Spilled.Load()
 	return r.writeKeyed(ctx, spec, conv, sh, per, cut)
+}
+
+// noteRowless tells once of each node type how many of its nodes no table has a row for: a wrong table, or ends of edges in the wrong order,
+// would show by that alone.
+func (r *Job) noteRowless(spec *source.ColumnSpec, n uint64) {
+	if n == 0 || r.Kept != nil || r.rowless[spec.NodeType] {
+		return
+	}
+	if r.rowless == nil {
+		r.rowless = map[string]bool{}
+	}
+	r.rowless[spec.NodeType] = true
+	of := r.Layout.Nodes
+	for k, t := range r.Manifest.Schema.NodeTypes {
+		if t.Name == spec.NodeType {
+			of = r.Manifest.Schema.NodeTypes[k].Count
+		}
+	}
+	what := "nodes"
+	if spec.NodeType != "" {
+		what = fmt.Sprintf("nodes of type %s", spec.NodeType)
+	}
+	r.note("%d of %d %s have no row for %s: edges alone name them", n, of, what, spec.Name)
 }
 
 // rowCut numbers the rows of a column of nodes, those that are stored, one partition's behind another's.

@@ -49,6 +49,7 @@ type Job struct {
 	RelationIndex map[string]uint32
 
 	labels          *labelling            // what labels are; nil: they were not looked at
+	rowless         map[string]bool       // node types of which it was told how many nodes have no row
 	counts          *bucketCounts         // nil where it was not worth a pass over the edges
 	most            int64                 // edgesMost, once it is known
 	training        *partitioner.Training // with HubsTrain, once they are read

@@ -57,6 +57,8 @@ func TestIngestTables(t *testing.T) {
 		{name: "features of like scale", files: map[string]string{"e.csv": "src,dst\n1,2\n", "n.csv": "id,age,size\n1,31,2\n2,20,1\n"}, input: "e.csv", args: "--nodes n.csv --normalize=none",
 			says: []string{`"age" → feature x[0] of 2`}, lacks: "different scale"},
 		{name: "a weight that is none", files: map[string]string{"e.csv": "src,dst,w\n1,2,NaN\n"}, fails: []string{"e.csv: line 2", "no finite number"}},
+		{name: "rows and edges", files: map[string]string{"e.csv": "src,dst\nann,tea\nbob,tea\nann,milk\ncid,milk\n", "who.csv": "id,x\nann,31\nbob,5\n", "what.csv": "id,x\ntea,3\nmilk,4\n"},
+			input: "e.csv", args: "--nodes what=what.csv --nodes who=who.csv", says: []string{`"src" → source of type who`, `"dst" → destination of type what`, "1 of 3 nodes of type who have no row for who.x: edges alone name them"}},
 		{name: "no ids", files: map[string]string{"e.csv": "src,dst\nann,bob\n", "n.csv": "who,age\nann,31\n"}, input: "e.csv", args: "--nodes n.csv",
 			fails: []string{"no column of ids", `"who" "age"`}},
 	}

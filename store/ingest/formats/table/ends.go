@@ -2,6 +2,7 @@ package table
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -75,17 +76,25 @@ func TypedIDs(t string) []string {
 	return []string{t + "_id", t + "id", t}
 }
 
-// EndTypes says which types the ends of edges are of: as their columns are called, or else the first and the last of two types at most.
-func EndTypes(where, src, dst string, types []string) (srcType, dstType string, err error) {
-	srcType, dstType = endType(src, types), endType(dst, types)
+// EndTypes says which types the ends of edges are of: as their columns are called, else those that were found by other means, if any, or
+// else the first and the last of two types at most.
+func EndTypes(where string, ends, found [2]string, types []string) (srcType, dstType string, err error) {
+	srcType, dstType = cmp.Or(endType(ends[0], types), found[0]), cmp.Or(endType(ends[1], types), found[1])
 	if (srcType == "" || dstType == "") && len(types) > 2 {
-		return "", "", ingest.Inputf(where, "the types of %q and %q are unknown: call the columns TYPE_id of two of %q", src, dst, types)
+		return "", "", ingest.Inputf(where, "the types of %q and %q are unknown: call the columns TYPE_id of two of %q", ends[0], ends[1], types)
 	}
-	if srcType == "" {
-		srcType = types[0]
+	first, last := types[0], types[len(types)-1]
+	switch {
+	case srcType == "" && dstType == first: // of the other one
+		srcType = last
+	case srcType == "":
+		srcType = first
 	}
-	if dstType == "" {
-		dstType = types[len(types)-1]
+	switch {
+	case dstType == "" && srcType == last:
+		dstType = first
+	case dstType == "":
+		dstType = last
 	}
 	return srcType, dstType, nil
 }

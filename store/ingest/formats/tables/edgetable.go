@@ -87,8 +87,18 @@ func OpenEdges(fs vfs.FS, path, format string, o table.Options, nodes []string, 
 		s.EdgeStreams = []parts.Edges{list.Edges}
 		ends = list.Ends()
 	}
+	tables, err := openNodes(fs, named, o)
+	if err != nil {
+		return nil, err
+	}
 	if types != nil && o.LikeTypes == nil || table.CalledByTypes(ends, o.LikeTypes) {
-		if err := typeEdges(s, t.train, ends, types, known, o.Like); err != nil {
+		var found [2]string
+		if o.LikeTypes == nil && len(s.EdgeStreams) > 0 {
+			if found, err = endsByRows(context.Background(), s.EdgeStreams[0], ends, tables, types); err != nil {
+				return nil, err
+			}
+		}
+		if err := typeEdges(s, t.train, ends, found, types, known, o.Like); err != nil {
 			return nil, err
 		}
 	}
@@ -96,7 +106,7 @@ func OpenEdges(fs vfs.FS, path, format string, o table.Options, nodes []string, 
 		s.Desc.Task = store.TaskLink
 	}
 	if len(t.nodes) > 0 {
-		if err := AddNodes(s, fs, named, o); err != nil {
+		if err := addOpened(s, named, tables); err != nil {
 			return nil, err
 		}
 	}

@@ -98,20 +98,36 @@ func openTable(fs vfs.FS, path string, o table.Options) (table.Table, error) {
 
 // AddNodes opens tables of nodes; a folder stands for the Parquet files in it.
 func AddNodes(s *parts.Source, fs vfs.FS, named []Named, o table.Options) error {
-	var tables []*nodeTable
+	tables, err := openNodes(fs, named, o)
+	if err != nil {
+		return err
+	}
+	return addOpened(s, named, tables)
+}
+
+// openNodes opens tables of nodes.
+func openNodes(fs vfs.FS, named []Named, o table.Options) (tables []*nodeTable, err error) {
 	for _, from := range named {
 		path, o := from.Path, from.options(o)
 		t, err := openTable(fs, path, o)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		n, err := openNodeTable(context.Background(), t, from.Kind, &o)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		tables = append(tables, n)
+	}
+	return tables, nil
+}
+
+// addOpened makes opened tables of nodes part of s, and tells what their columns became.
+func addOpened(s *parts.Source, named []Named, tables []*nodeTable) error {
+	for k, n := range tables {
+		path := named[k].Path
 		s.Desc.Uses = append(s.Desc.Uses, table.ColumnUses(path, table.ColumnNames(n.Columns()), n.uses)...)
-		if p, ok := t.(*parquet.Table); ok {
+		if p, ok := n.Table.(*parquet.Table); ok {
 			s.AddFiles(p.Files()...)
 		} else {
 			s.AddFiles(path)

@@ -64,12 +64,13 @@ func nameByFiles(tables []Named, types []string) bool {
 	return len(kinds) > 0
 }
 
-// typeEdges makes s's nodes those of types, and its edges those between nodes of the known ones that the columns of ends are called by.
-func typeEdges(s *parts.Source, where string, ends [2]string, types, known []string, like *store.Manifest) error {
+// typeEdges makes s's nodes those of types, and its edges those between nodes of the known ones that the columns of ends are called by, or
+// that were found.
+func typeEdges(s *parts.Source, where string, ends, found [2]string, types, known []string, like *store.Manifest) error {
 	if len(s.ListStreams) > 0 {
 		return ingest.Inputf(where, "edge lists beside edges between nodes of several types")
 	}
-	srcType, dstType, err := table.EndTypes(where, ends[0], ends[1], known)
+	srcType, dstType, err := table.EndTypes(where, ends, found, known)
 	if err != nil {
 		return err
 	}
