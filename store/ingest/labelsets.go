@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gstore/gstore/store"
@@ -93,21 +94,27 @@ func setsOfNames(texts []string, by byte) *labelSets {
 	slices.Sort(labels)
 	s := newLabelSets(0, slices.Compact(labels))
 	s.labels = len(s.names)
-	if err := s.addTexts(texts, by); err != nil { // no label is missing, and there are fewer sets than texts
+	if err := s.addTexts("", texts, by); err != nil { // no label is missing, and there are fewer sets than texts
 		panic(err)
 	}
 	return s
 }
 
 // addTexts finds the set of each text.
-func (s *labelSets) addTexts(texts []string, by byte) error {
+func (s *labelSets) addTexts(input string, texts []string, by byte) error {
 	set := make([]byte, store.LabelSetBytes(s.labels))
 	for _, t := range texts {
 		clear(set)
 		for _, p := range partsOf(t, by) {
 			j := slices.Index(s.names, p)
-			if j < 0 {
-				return source.Inputf("labels", "label %.40q, expected one of the store's: %.200q", p, s.names)
+			if n, err := strconv.Atoi(p); s.names == nil && err == nil && n < s.labels {
+				j = n
+			}
+			switch {
+			case j < 0 && s.names == nil:
+				return source.Inputf(input, "label %.40q, expected one of the store's: numbers from 0 to %d", p, s.labels-1)
+			case j < 0:
+				return source.Inputf(input, "label %.40q, expected one of the store's: %.200q", p, s.names)
 			}
 			set[j/8] |= 1 << (j % 8)
 		}
@@ -146,7 +153,7 @@ func (r *Job) setsLike(spec *source.ColumnSpec, old *store.ColumnInfo) (*labelSe
 	case spec.Dim > 1 || len(r.Desc.ClassNames) == 0:
 		return nil, source.Inputf(r.Desc.Input, "labels of %d columns, the store's nodes have any of %d labels: expected rows of 0 and 1, or names with %s between them", spec.Dim, s.labels, separators)
 	}
-	return s, s.addTexts(r.Desc.ClassNames, 0)
+	return s, s.addTexts(r.Desc.Input, r.Desc.ClassNames, 0)
 }
 
 // LabelNames are the labels of a store whose nodes have several.

@@ -9,6 +9,7 @@ import (
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/files"
 	"github.com/gstore/gstore/store/ingest/formats/numpy"
+	"github.com/gstore/gstore/store/ingest/formats/tables"
 )
 
 // OpenColumn opens a .npy array [N] or [N, D] as a source of one node column
@@ -70,4 +71,20 @@ func (s *columnSource) EdgeList(context.Context, ingest.Env, int, func(*ingest.E
 // Names implements ingest.Source: there are none.
 func (s *columnSource) Names(context.Context, ingest.Env, func(*ingest.IDs, ingest.Position) error) error {
 	return nil
+}
+
+// OpenNodes opens the tables of nodes that o.Nodes names, without edges, for grow.Relabel: o.Text.IDs is what the store's ids are.
+func OpenNodes(o Options) (ingest.Source, error) {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	watched := &watchedFS{FS: o.FS}
+	src, err := tables.OpenNodes(watched, o.Nodes, o.NodeColumns, o.Text)
+	if err == nil {
+		err = o.checkNamed(src.Describe())
+	}
+	if bad := watched.verdict(err); bad != nil {
+		return nil, bad
+	}
+	return &watchedSource{src, watched}, nil
 }

@@ -73,6 +73,7 @@ type Report struct {
 	NewRelations []string
 	// Filled are columns that the input has no rows of for new nodes, and what these have instead.
 	Filled       []FilledColumn
+	Relabelled   *Relabelled // of [Relabel]
 	PeakRSSBytes int64
 }
 

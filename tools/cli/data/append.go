@@ -26,6 +26,13 @@ type appendOptions struct {
 	scaled   bool
 	newNodes string
 	dryRun   bool
+	labels   string
+	split    string
+}
+
+// relabels reports whether labels or a split are given to nodes that the store has, rather than anything added.
+func (o *appendOptions) relabels() bool {
+	return o.features == "" && (len(o.input.nodes) > 0 || o.split != "")
 }
 
 // newShare is the share of the nodes that edges name which may be new unasked.
@@ -55,6 +62,10 @@ one type has them, or columns of ends (customer_id) and files of nodes (customer
 called by it. A new node always says its type. Edges that say no relation are of the one
 that their file is called by (customer-bought-item.csv), or of the only one that there is.
 
+Without INPUT, --nodes names tables of nodes that the store has: they get the labels that
+the tables say, and their parts of a split. Other nodes keep theirs. --split-random divides
+the labelled nodes anew.
+
 With --features, append adds a column of nodes instead, which rewrites nothing. The
 column is a .npy array with a row for every node, in the order of their ids, or, if ids
 are not 0 to NODES−1, in the order that gstore export writes.
@@ -64,12 +75,15 @@ store is as it was.`,
 		Example: `  gstore append papers.gstore new-papers
   gstore append web.gstore today.tsv --columns src,dst
   gstore append shop.gstore week.csv --nodes customer.csv --dry-run
+  gstore append shop.gstore --nodes customer=segments.csv --label segment
+  gstore append shop.gstore --split-random 80/10/10:7
   gstore append cora.gstore --features pagerank.npy --name rank`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if want := map[bool]int{true: 1, false: 2}[o.features != ""]; len(args) != want {
-				return command.Usagef("expected STORE and either INPUT or --features FILE.npy, got %d argument(s)", len(args))
+			alone := len(args) == 1 && (o.features != "" || o.relabels())
+			if alone || len(args) == 2 && o.features == "" && o.split == "" {
+				return nil
 			}
-			return nil
+			return command.Usagef("expected STORE and either INPUT, or --features FILE.npy, or --nodes TABLE of nodes that it has, or --split-random, got %d argument(s)", len(args))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), e, args) },
 	}
@@ -81,6 +95,10 @@ store is as it was.`,
 		f.StringVar(&o.dtype, "feature-dtype", "", "store the added column as float32, float16, bfloat16, float64 or int8 (default: as it is, at most float32)")
 		f.BoolVar(&o.scaled, "normalize", false, "bring the added column to mean 0 and deviation 1; the store applies both to what is appended later")
 	})
+	command.Section(f, "labels and splits", func() {
+		f.StringVar(&o.labels, "labels", "auto", "what the labels of a store that has none are: classes, numbers or multi, as of gstore ingest")
+		f.StringVar(&o.split, "split-random", "", "divide the labelled nodes anew, at random, in place of the store's first split: percentages TRAIN/VALID/TEST[:SEED], such as 60/20/20")
+	})
 	f.StringVar(&o.newNodes, "new-nodes", newFew, "ok = any number of nodes may be new; few = at most half of those that edges without rows of nodes name")
 	f.BoolVar(&o.dryRun, "dry-run", false, "say what the next version would be, and leave the store as it is")
 	f.IntVar(&o.keep, "keep-versions", 2, "how many versions to keep, the new one included")
@@ -90,7 +108,7 @@ store is as it was.`,
 
 func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) (err error) {
 	dir := args[0]
-	o.input.featureDtype = o.dtype
+	o.input.featureDtype, o.input.labels, o.input.splitRandom = o.dtype, o.labels, o.split
 	in, fo, err := o.input.options(e)
 	switch {
 	case err != nil:
@@ -112,16 +130,21 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, src.Close()) }()
+	if src != nil {
+		defer func() { err = errors.Join(err, src.Close()) }()
+	}
 	bar := ingestProgress{e: e}
 	ao := grow.Options{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Missing: in.Missing, Normalize: o.scaled, Note: in.Note, DryRun: o.dryRun, Progress: bar.tell}
 	if o.newNodes == newFew {
 		ao.NewShare = newShare
 	}
 	var r *grow.Report
-	if o.features != "" {
+	switch {
+	case o.features != "":
 		r, err = grow.AppendColumns(ctx, dir, src, in.FeatureElem, ao)
-	} else {
+	case len(args) == 1:
+		r, err = grow.Relabel(ctx, dir, src, grow.RelabelOptions{Labels: in.Labels, Split: in.SplitRandom}, ao)
+	default:
 		r, err = grow.Append(ctx, dir, src, ao)
 	}
 	bar.close()
@@ -136,12 +159,17 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 		"new_nodes": r.NewNodes, "new_partitions": r.NewPartitions, "edges_read": r.EdgesRead, "edges_added": r.EdgesAdded,
 		"duplicates": r.Duplicates, "self_loops_dropped": r.SelfLoops, "rows_rewritten": r.StripesRewritten, "bytes_written": r.BytesWritten,
 		"bytes_spilled": r.BytesSpilled, "new_relations": r.NewRelations, "columns_dropped": r.Dropped, "columns_filled": r.Filled, "peak_rss_bytes": r.PeakRSSBytes,
-		"seconds": time.Since(begin).Seconds(), "cpu_seconds": usage.CPUSeconds()})
+		"relabelled": r.Relabelled, "seconds": time.Since(begin).Seconds(), "cpu_seconds": usage.CPUSeconds()})
 	if e.JSON || e.Quiet {
 		return nil
 	}
 	if o.dryRun {
 		fmt.Fprint(e.Stdout, "--dry-run: the store is as it was; the next version would be\n")
+	}
+	if r.Relabelled != nil {
+		fmt.Fprintf(e.Stdout, "%s: version %d, %s written in %.1f s, peak %d MiB\n", dir, m.Version, command.FormatSize(r.BytesWritten), time.Since(begin).Seconds(), r.PeakRSSBytes>>20)
+		tellRelabelled(e, r.Relabelled)
+		return nil
 	}
 	fmt.Fprintf(e.Stdout, "%s: version %d, %d nodes (%d new, in %d partitions), %d edges (%d new), %d of %d stripes rewritten, %s written in %.1f s, peak %d MiB\n",
 		dir, m.Version, m.Nodes, r.NewNodes, r.NewPartitions, m.Edges, r.EdgesAdded, r.StripesRewritten, len(m.Partitions)-r.NewPartitions,
@@ -163,6 +191,9 @@ func (o *appendOptions) source(ctx context.Context, dir string, args []string, f
 	if o.features != "" {
 		return formats.OpenColumn(nil, o.features, o.name, store.RoleFeature)
 	}
+	if o.relabels() && len(o.input.nodes) == 0 {
+		return nil, nil
+	}
 	s, err := store.Open(dir, store.Options{})
 	if err != nil {
 		return nil, err
@@ -175,5 +206,34 @@ func (o *appendOptions) source(ctx context.Context, dir string, args []string, f
 	if err := errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}
+	if len(args) == 1 {
+		m := fo.Text.Like
+		if c := m.Labels(); c != nil {
+			if fo.Text.OrLabel = c.Elements; c.Sets != nil && c.Elements == nil {
+				fo.Text.OrLabel = m.Schema.ClassNames // a column each
+			}
+		}
+		fo.Text.Like, fo.Text.LabelsOnly = nil, true
+		return formats.OpenNodes(fo)
+	}
 	return formats.Open(args[1], fo)
+}
+
+// tellRelabelled says which nodes got labels and parts of a split.
+func tellRelabelled(e *command.Env, l *grow.Relabelled) {
+	if l.Given > 0 {
+		fmt.Fprintf(e.Stdout, "labels of %d nodes: %d had none, %d another one\n", l.Given, l.New, l.Changed)
+	}
+	if l.Parted > 0 {
+		fmt.Fprintf(e.Stdout, "parts of splits of %d nodes\n", l.Parted)
+	}
+	if l.Notes != "" {
+		fmt.Fprintln(e.Stdout, l.Notes)
+	}
+	if l.Unknown > 0 {
+		e.Warn(fmt.Sprintf("%d rows are left out: the store has no nodes such as %q", l.Unknown, l.UnknownSome))
+	}
+	if l.Unparted > 0 {
+		e.Warn(fmt.Sprintf("%d labelled nodes are in no part of the split: they do not train; a column split says their parts, or --split-random divides all anew", l.Unparted))
+	}
 }

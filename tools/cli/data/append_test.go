@@ -121,7 +121,7 @@ func TestAppendCommand(t *testing.T) {
 		code int
 		text string
 	}{
-		{[]string{"append", dir}, cli.ExitUsage, "INPUT or --features"},
+		{[]string{"append", dir}, cli.ExitUsage, "either INPUT, or --features"},
 		{[]string{"append", dir, "--features", files + "/rank.npy"}, cli.ExitUsage, "--name"},
 		{[]string{"append", dir, "--features", files + "/short.npy", "--name", "rank"}, cli.ExitFailed, "expected 100"},
 		{[]string{"append", dir, "--features", files + "/rank.npy", "--name", "x"}, cli.ExitFailed, "already"},

@@ -150,11 +150,11 @@ func checkLabels(m *store.Manifest, dir string) error {
 	}
 	switch {
 	case !labels && len(m.EdgeLists) == 0:
-		return command.Usagef("%s has no labels, and no lists of edges to predict: there is nothing to learn; ingest them with the graph (docs/formats.md says how)", dir)
+		return command.Usagef("%s has no labels, and no lists of edges to predict: there is nothing to learn; gstore append %[1]s --nodes TABLE --label COLUMN gives its nodes labels, and docs/formats.md says what is ingested with a graph", dir)
 	case !labels:
-		return command.Usagef("%s has no labels to learn: ingest them with the graph, or predict its edges with --task link", dir)
+		return command.Usagef("%s has no labels to learn: gstore append %[1]s --nodes TABLE --label COLUMN gives its nodes some; or predict its edges with --task link", dir)
 	case !splits:
-		return command.Usagef("%s has labels, but no split that says which nodes train: ingest one with the graph: a column split, or gstore ingest --split-random 60/20/20 (docs/formats.md says how)", dir)
+		return command.Usagef("%s has labels, but no split that says which nodes train: gstore append %[1]s --split-random 60/20/20 divides them, or --nodes TABLE with a column split", dir)
 	}
 	return nil
 }

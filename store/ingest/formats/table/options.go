@@ -30,6 +30,9 @@ type Options struct {
 	// Label names the column of a table of nodes that has the labels, as NAME or, of one type's, TYPE.NAME; several are 1 where a node has
 	// the label of their name, else 0; nil = as they are called.
 	Label []string
+	// OrLabel is Label where that is nil and a table has all of these; LabelsOnly leaves out what is neither an id, a label nor a split.
+	OrLabel    []string
+	LabelsOnly bool
 	// Skip names columns of tables that are left out, Use columns of dates that are features.
 	Skip, Use []string
 	// Like, if not nil, is the version of a store that tables of nodes are added to: their text is coded as its classes and

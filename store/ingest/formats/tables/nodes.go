@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -134,4 +135,26 @@ func addOpened(s *parts.Source, named []Named, tables []*nodeTable) error {
 		}
 	}
 	return addNodes(s, tables)
+}
+
+// OpenNodes opens tables of nodes without edges, for nodes that a store has: o.IDs is what its ids are.
+func OpenNodes(fs vfs.FS, nodes []string, columns [][]string, o table.Options) (ingest.Source, error) {
+	if len(columns) > 0 && len(columns) != len(nodes) {
+		return nil, fmt.Errorf("%w: %d lists of columns for %d tables of nodes, %q", ingest.ErrOptions, len(columns), len(nodes), nodes)
+	}
+	named, types, err := NameTables(fs, nodes, columns)
+	if err != nil {
+		return nil, err
+	}
+	if types == nil {
+		nameByFiles(named, o.LikeTypes)
+	}
+	for _, t := range types {
+		if !slices.Contains(o.LikeTypes, t) {
+			return nil, fmt.Errorf("%w: nodes of type %s, expected one of the store's whose ids begin with it: %q", ingest.ErrOptions, t, o.LikeTypes)
+		}
+	}
+	s := parts.New("tables", strings.Join(nodes, ", "))
+	s.Desc.IDs, s.Desc.Task = o.IDs, store.TaskNode // a split may come alone
+	return s, AddNodes(s, fs, named, o)
 }

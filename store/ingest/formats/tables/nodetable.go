@@ -61,8 +61,13 @@ func openNodeTable(ctx context.Context, t table.Table, kind string, o *table.Opt
 	if o.NodeColumns != nil {
 		err = n.byFields(o.NodeColumns, names)
 	} else {
-		n.byName(names, o)
-		err = n.featuresByName(ctx, names, o)
+		if o.Label == nil && o.OrLabel != nil && n.has(o.OrLabel) {
+			with := *o
+			with.Label, o = o.OrLabel, &with
+		}
+		if n.byName(names, o); !o.LabelsOnly {
+			err = n.featuresByName(ctx, names, o)
+		}
 	}
 	if err != nil {
 		return nil, err
