@@ -14,6 +14,7 @@ type Rule struct {
 	EvalEvery int  // epochs from one validation to the next
 	Best      int  // the best epoch so far, from 1; 0: none yet, or the task keeps the last one. It is the task's
 	Blind     bool // there is nothing to validate with. It is the task's
+	Enough    bool // no other epoch is wanted, whatever follows from the rest. It is the task's
 }
 
 // Limit is the number of epochs after which the run ends whatever its validations say.
@@ -30,6 +31,9 @@ func (r *Rule) Limit() int {
 // More reports whether another epoch follows after so many. A run without a number of epochs ends where the best validation lies
 // Patience epochs back, or with the next validation after that.
 func (r *Rule) More(epochs int) bool {
+	if r.Enough {
+		return false
+	}
 	if r.Epochs == 0 && !r.Blind && r.Best > 0 && epochs-r.Best >= r.Patience && epochs%r.EvalEvery == 0 {
 		return false
 	}

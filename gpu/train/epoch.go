@@ -219,6 +219,9 @@ func (s *session) keep(ctx context.Context, r *Epoch, m []eval.Metrics, score fl
 
 // Report implements [run.Task].
 func (s *session) Report(*run.Epoch) {
+	if h := s.hooks.Enough; h != nil && h(s.epoch.record) {
+		s.run.Rule.Enough = true
+	}
 	if s.hooks.Epoch != nil {
 		s.hooks.Epoch(s.epoch.record)
 	}

@@ -178,6 +178,8 @@ type Hooks struct {
 	Outlook func(planning.Outlook)
 	Batch   func(epoch int, batches int64) // after each mini-batch's step
 	Epoch   func(Epoch)
+	// Enough is asked after each epoch: where it says so, the run ends as if validation had not improved for long.
+	Enough func(Epoch) bool
 	// Choices is called once, when the first mini-batch has decided how layers are computed.
 	Choices func([]nn.Choice)
 	// Resume is called once after Start in a run with [Config].Resume: what was trained before, or found false, if there is no

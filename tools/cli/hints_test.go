@@ -26,7 +26,7 @@ func TestHints(t *testing.T) {
 		{"ingest kg/train.txt new", "ingest kg/train.txt new --columns src,relation,dst"},
 		{"ingest kg/train.txt new", "ingest kg/train.txt new --columns src,dst,-*"},
 		{"train e.csv", "ingest e.csv e.gstore"},
-		{"train x", "ingest e.csv new --nodes n.csv --split-random 60/20/20"},
+		{"train x", "append x --split-random 60/20/20"},
 		{"train s --model sag", "train s --model sage"},
 		{"train s --plan hanoy", "train s --plan hanoi"},
 		{"train k", "train k --overwrite --epochs 1 --dim 4"},

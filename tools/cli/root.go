@@ -183,6 +183,7 @@ func commands(e *command.Env) []*cobra.Command {
 		data.NewAppend(e),
 		data.NewPrecompute(e),
 		training.NewTrain(e),
+		training.NewSweep(e),
 		training.NewEval(e),
 		predict.New(e),
 		data.NewPartition(e),

@@ -59,6 +59,7 @@ type trainOptions struct {
 	overwrite bool
 	baselines bool
 	seeds     int
+	enough    func(train.Epoch) bool // of a sweep: whether a run is given up; nil: none is
 }
 
 // Tasks, as messages name them.
@@ -192,8 +193,9 @@ func (o *trainOptions) parseReuse() (err error) {
 }
 
 // NewTrain is the command gstore train.
-func NewTrain(e *command.Env) *cobra.Command {
-	var o trainOptions
+func NewTrain(e *command.Env) *cobra.Command { return newTrain(e, &trainOptions{}) }
+
+func newTrain(e *command.Env, o *trainOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "train STORE",
 		Short: "Train a graph neural network on a store",
@@ -233,9 +235,9 @@ and where Ctrl-C or SIGTERM ends it.`,
 				return err
 			}
 			if o.seeds != 1 {
-				return runSeeds(cmd.Context(), e, args[0], &o)
+				return runSeeds(cmd.Context(), e, args[0], o)
 			}
-			_, err := runTrain(cmd.Context(), e, args[0], &o)
+			_, err := runTrain(cmd.Context(), e, args[0], o)
 			return err
 		},
 	}
@@ -348,6 +350,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 	defer func() { err = errors.Join(err, log.close()) }()
 	hooks.Macro, hooks.Confusion = log.epochRows, log.confusion(st.Manifest().Schema.ClassNames)
 	hooks.Epoch = both(log.node, hooks.Epoch)
+	hooks.Enough = o.enough
 	hooks.Resume = func(found bool, epochs, step, batch int) {
 		log.resume(found, epochs)
 		printResume(e, o.node.CheckpointFile, found, epochs, step, batch)
