@@ -58,7 +58,11 @@ func (c *Config) SavedBytes() int64 { return 4 * int64(c.declare(nil).params.row
 // vectors of categories: little-endian float32s, rows of Hidden.
 func (c *Config) WithVectors(saved []byte, matrices [][]byte) []byte {
 	p, at := c.declare(nil).params, 0
-	for _, s := range p.specs[:1+len(c.Categories)] { // of the input layer
+	own := len(c.Categories) // of the input layer
+	if c.In > 0 {
+		own++
+	}
+	for _, s := range p.specs[:own] {
 		at += 4 * s.rows * s.cols
 	}
 	return slices.Concat(saved[:at], slices.Concat(matrices...), saved[at:])

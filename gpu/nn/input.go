@@ -57,7 +57,7 @@ func MapTable(dev gpu.Device, name string, b []byte, rows, cols, stride int, ele
 type inputLayer struct {
 	in, out      int
 	inputDropout float32
-	project      *Param
+	project      *Param // nil: nodes have no features
 	vectors      []*Param
 	hops         *relationHops // that a layer reads means of its states from; nil: none
 
@@ -70,9 +70,12 @@ type inputLayer struct {
 
 var _ Streamer = (*inputLayer)(nil)
 
-// newInput declares the layer's parameters in p: "input.weight" [in × out] and "input.k.vectors" [categories[k] × out].
+// newInput declares the layer's parameters in p: "input.weight" [in × out], unless in is 0, and "input.k.vectors" [categories[k] × out].
 func newInput(p *Params, in, out int, categories []int, inputDropout float32) *inputLayer {
-	l := &inputLayer{in: in, out: out, inputDropout: inputDropout, project: p.Add("input.weight", in, out, fanIn(in))}
+	l := &inputLayer{in: in, out: out, inputDropout: inputDropout}
+	if in > 0 {
+		l.project = p.Add("input.weight", in, out, fanIn(in))
+	}
 	for k, rows := range categories {
 		n, value := 0, fanIn(out)
 		l.vectors = append(l.vectors, p.Add(fmt.Sprintf("input.%d.vectors", k), rows, out, func(r *keyed.Rand) float32 {
@@ -92,7 +95,12 @@ func (l *inputLayer) InDim() int { return l.in }
 func (l *inputLayer) OutDim() int { return l.out }
 
 // Params lists the projection and the vectors.
-func (l *inputLayer) Params() []*Param { return append([]*Param{l.project}, l.vectors...) }
+func (l *inputLayer) Params() []*Param {
+	if l.project == nil {
+		return l.vectors
+	}
+	return append([]*Param{l.project}, l.vectors...)
+}
 
 // Hops returns 0.
 func (l *inputLayer) Hops() int { return 0 }
@@ -110,18 +118,25 @@ func (l *inputLayer) of(p *Pass, n int, in Input) gpu.Tensor {
 		q.Fail(fmt.Errorf("nn: input layer: input is %v, expected features and %d tables of categories: %w", in.Tables, len(l.vectors), gpu.ErrShape))
 		return gpu.Tensor{}
 	}
-	l.x, l.categories, l.at, l.gradient = a.Matrix(q, n, l.in), l.categories[:0], gpu.Tensor{}, gpu.Tensor{}
-	if !states(p, "input layer", n, in.only(0, features), l.x) {
-		return gpu.Tensor{}
-	}
-	if p.Train && l.inputDropout > 0 {
-		q.Dropout(p.inputMask(l.inputDropout, 0), l.x)
+	l.x, l.categories, l.at, l.gradient = gpu.Tensor{}, l.categories[:0], gpu.Tensor{}, gpu.Tensor{}
+	if l.project != nil {
+		l.x = a.Matrix(q, n, l.in)
+		if !states(p, "input layer", n, in.only(0, features), l.x) {
+			return gpu.Tensor{}
+		}
+		if p.Train && l.inputDropout > 0 {
+			q.Dropout(p.inputMask(l.inputDropout, 0), l.x)
+		}
 	}
 	y, own := a.Matrix(q, n, l.out), a.Matrix(q, n, l.out)
 	if q.Err() != nil {
 		return y
 	}
-	q.Gemm(gpu.GemmOptions{}, l.x, l.project.Value, y)
+	if l.project != nil {
+		q.Gemm(gpu.GemmOptions{}, l.x, l.project.Value, y)
+	} else {
+		q.Fill(y, 0)
+	}
 	for k, v := range l.vectors {
 		ids := a.Matrix(q, n, 1)
 		if !states(p, "input layer", n, in.only(features+k, features+k+1), ids) {
@@ -143,7 +158,9 @@ func (l *inputLayer) of(p *Pass, n int, in Input) gpu.Tensor {
 // Backward implements [Layer]; the features have no gradient.
 func (l *inputLayer) Backward(p *Pass, dOut gpu.Tensor, _ bool) gpu.Tensor {
 	q := p.Queue
-	q.Gemm(gpu.GemmOptions{TransA: true}, l.x, dOut, l.project.Grad)
+	if l.project != nil {
+		q.Gemm(gpu.GemmOptions{TransA: true}, l.x, dOut, l.project.Grad)
+	}
 	for k, v := range l.vectors {
 		q.Fill(v.Grad, 0)
 		q.ScatterAddRows(v.Grad, l.categories[k], dOut)

@@ -179,7 +179,7 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("nn: %d layers, expected 1 or more", c.Layers)
 	case c.Layers > layersMax || c.Hidden > columnsMax || c.EdgeDim > columnsMax || c.Bases > basesMax:
 		return fmt.Errorf("nn: %d layers, %d hidden columns, %d of edges' features, %d bases: expected at most %d, %d, %d and %d", c.Layers, c.Hidden, c.EdgeDim, c.Bases, layersMax, columnsMax, columnsMax, basesMax)
-	case c.In < 1 || c.Out < 1 || c.hiddenLayers() > 0 && c.Hidden < 1:
+	case c.In < 1 && (c.In < 0 || len(c.Categories) == 0) || c.Out < 1 || c.hiddenLayers() > 0 && c.Hidden < 1:
 		return fmt.Errorf("nn: %d input, %d hidden and %d output columns, expected 1 or more of each", c.In, c.Hidden, c.Out)
 	case !(c.Dropout >= 0 && c.Dropout < 1):
 		return fmt.Errorf("nn: dropout %v, expected 0 ≤ p < 1", c.Dropout)

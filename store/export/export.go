@@ -186,6 +186,12 @@ func (x *exporter) meta() error {
 	if x.m.IDs.Kind == store.IDsDense && x.nodeFields == nil && x.out.columns == nil && !x.triples() { // nothing else says how many nodes there are
 		meta["ingest"] = fmt.Sprint(meta["ingest"], " --num-nodes ", x.m.Nodes)
 	}
+	if x.m.Schema.Undirected && x.m.Ingest["dedup"] == "no" { // parallel edges stay
+		meta["ingest"] = fmt.Sprint(meta["ingest"], " --dedup no")
+	}
+	if x.m.Labels() != nil && len(x.m.ColumnsOf(store.RoleSplit)) == 0 && slices.Contains(x.o.What, Labels) { // and nothing divides them
+		meta["ingest"] = fmt.Sprint(meta["ingest"], " --split-random none")
+	}
 	if x.edgeFields != nil {
 		meta["edge_columns"] = x.edgeFields
 	}
@@ -209,6 +215,14 @@ func (x *exporter) meta() error {
 			}
 		}
 		meta["node_types"], meta["column_types"] = x.m.Schema.NodeTypes, types
+	}
+	if c := x.m.Labels(); c != nil {
+		switch meta["labels"] = "classes"; { // what they were ingested as
+		case c.Numbers:
+			meta["labels"] = "numbers"
+		case c.Sets != nil:
+			meta["labels"] = "multi"
+		}
 	}
 	if x.m.Schema.ClassNames != nil {
 		meta["class_names"] = x.m.Schema.ClassNames

@@ -41,7 +41,7 @@ func (r *Job) labelsOf(ctx context.Context, c int) (*labelling, error) {
 	if r.labels != nil {
 		return r.labels, nil
 	}
-	spec, asked, names := &r.Desc.NodeColumns[c], r.Options.Labels, r.Desc.ClassNames
+	spec, asked, names := &r.Desc.NodeColumns[c], r.labelsAsked(), r.Desc.ClassNames
 	l := &labelling{}
 	switch old := r.Like[spec.Name]; {
 	case spec.Coded:
@@ -82,6 +82,14 @@ func (r *Job) labelsOf(ctx context.Context, c int) (*labelling, error) {
 	}
 	r.labels = l
 	return l, nil
+}
+
+// labelsAsked is what labels are said to be, by the options or else by the source; "" = nobody says it.
+func (r *Job) labelsAsked() Labels {
+	if l := r.Options.Labels; l != "" && l != LabelsAuto {
+		return l
+	}
+	return Labels(r.Desc.Labels)
 }
 
 // surveyLabels looks at labels, one number a node, and tells what they are taken for.

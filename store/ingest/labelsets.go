@@ -174,7 +174,7 @@ func (r *Job) rowsOfLabels(ctx context.Context, c int, l *labelling) error {
 	}
 	r.Desc.ClassNames = names
 	l.sets = newLabelSets(spec.Dim, names)
-	if r.Options.Labels == LabelsMulti {
+	if r.labelsAsked() == LabelsMulti {
 		return nil
 	}
 	several, size := 0, spec.RowBytes()
@@ -198,7 +198,7 @@ func (r *Job) rowsOfLabels(ctx context.Context, c int, l *labelling) error {
 	if l.oneHot = several == 0; l.oneHot {
 		l.sets = nil
 		r.note("each node has one of %d labels at most, which are its class; --labels multi takes them for labels of which others may have several", spec.Dim)
-	} else if r.Options.Labels == LabelsClasses {
+	} else if r.labelsAsked() == LabelsClasses {
 		return source.Inputf(r.Desc.Input, "%d nodes have none or several of %d labels, expected one; --labels multi takes them", several, spec.Dim)
 	} else {
 		r.note("nodes have any number of %d labels", spec.Dim)

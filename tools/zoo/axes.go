@@ -11,6 +11,7 @@ var Axes = []Axis{
 	{"types", []string{"1", "2", "3"}},
 	{"relations", []string{"0", "1", "2", "5"}},
 	{"classes", []string{"3", "0", "1", "2", "40"}},
+	{"labels", []string{"classes", "numbers", "several"}}, // several: any number of so many classes a node
 	{"split", []string{"even", "none", "notrain", "novalid", "notest", "one"}},
 	{"columns", []string{"1", "0", "2"}},
 	{"width", []string{"5", "1", "2", "3", "8", "17", "31", "64", "70", "4000"}},
@@ -112,6 +113,7 @@ var Rules = slices.Concat(
 	only("dtype", is("float64"), "command", is("export", "walks", "partition", "ingest")), // no model reads them
 	only("dtype", is("float64"), "before", not("hop", "precompute", "precompute-gcn", "each-relation")),
 	only("split", not("none"), "classes", not("0")),
+	only("labels", not("classes"), "classes", not("0", "1")),
 	only("width", is("4000"), "nodes", not("97", "128", "211", "300")),
 	// Few nodes.
 	only("nodes", is("1"), "edges", is("none", "loops")),

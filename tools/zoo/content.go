@@ -55,7 +55,7 @@ func (g *Graph) Expected(c Case, relation bool) *Content {
 			row.Columns[g.column(k, c.Get("format"))] = x
 		}
 		if g.Classes > 0 {
-			row.Label = strconv.Itoa(v.Label)
+			row.Label = g.labelOf(&v)
 		}
 		if g.Split {
 			row.Part = cmp.Or(PartNames[v.Part], "none")
@@ -68,6 +68,21 @@ func (g *Graph) Expected(c Case, relation bool) *Content {
 	}
 	slices.Sort(out.Edges)
 	return out
+}
+
+// labelOf is a node's label as export writes it, of several with blanks between them.
+func (g *Graph) labelOf(v *Node) string {
+	said := slices.Clone(v.Said)
+	for k := range said {
+		switch {
+		case said[k] != "":
+		case g.Labels == "numbers":
+			said[k] = "NaN"
+		default:
+			said[k] = "-1"
+		}
+	}
+	return strings.Join(said, " ")
 }
 
 // line is an edge as [Content] has it; of an undirected one the ends in order.
@@ -111,8 +126,16 @@ func (g *Graph) kept(c Case) (edges []Edge) {
 		}
 	}
 	if loops == "add" {
+		first := 0 // relation; triples have those alone that they name
+		if c.Is("format", "triples") {
+			all := slices.Clone(g.Edges)
+			for _, l := range g.Lists {
+				all = append(all, l.Edges...)
+			}
+			first = slices.MinFunc(all, func(a, b Edge) int { return a.Relation - b.Relation }).Relation
+		}
 		for v := range g.Nodes {
-			edges = append(edges, Edge{Src: v, Dst: v, Features: make([]float32, g.EdgeDim)})
+			edges = append(edges, Edge{Src: v, Dst: v, Relation: first, Features: make([]float32, g.EdgeDim)})
 		}
 	}
 	if dedup == "no" {
@@ -229,6 +252,8 @@ func (c *Content) readNodes(path string) error {
 				c.Nodes[strings.Clone(fields[k])] = row
 			case "label":
 				row.Label = strings.Clone(fields[k])
+			case "label." + strconv.Itoa(k-slices.Index(head, "label.0")):
+				row.Label = strings.TrimSpace(row.Label + " " + fields[k])
 			case "split":
 				row.Part = strings.Clone(fields[k])
 			default:

@@ -22,6 +22,12 @@ type model struct {
 	Layers   []layer       `json:"layers"`
 	Jumping  string        `json:"jumping"`
 
+	Numbers *struct {
+		Mean      float64 `json:"mean"`
+		Deviation float64 `json:"deviation"`
+	} `json:"numbers"`
+	Several bool `json:"multi_label"`
+
 	Undirected bool     `json:"undirected"`
 	Relations  []string `json:"relations"`
 	Inverse    int      `json:"inverse_relations_from"`
@@ -224,9 +230,9 @@ func (m *model) forward(h matrix, categories [][]int, in [][]neighbour) (matrix,
 	n := 0
 	for _, l := range m.Layers {
 		if l.Kind == "input" {
-			y := multiply(h, m.tensors["input.weight"])
-			if h.cols == 0 {
-				y = newMatrix(h.rows, l.Out)
+			y := newMatrix(h.rows, l.Out)
+			if w, ok := m.tensors["input.weight"]; ok {
+				y = multiply(h, w)
 			}
 			for k, of := range categories {
 				vectors := m.tensors["input."+strconv.Itoa(k)+".vectors"]

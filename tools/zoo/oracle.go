@@ -91,6 +91,9 @@ func (r *run) classes(m *model, summary map[string]any) error {
 	if err := answers.readNodes(filepath.Join(r.at("answers"), "nodes.tsv")); err != nil {
 		return err
 	}
+	if m.Numbers != nil || m.Several {
+		return m.others(p, logits, answers, summary)
+	}
 	right, of, loss := map[string]int{}, map[string]int{}, map[string]float64{}
 	for v, id := range p.ids {
 		row := logits.row(v)
@@ -128,6 +131,63 @@ func (r *run) classes(m *model, summary map[string]any) error {
 		}
 		if got, want := number(summary[part+"_loss"]), loss[part]/float64(n); math.Abs(got-want) > 1e-2*(1+want) {
 			return errorf("loss of %s is %v, by plain loops %v", part, got, want)
+		}
+	}
+	return nil
+}
+
+// others is classes of a model that says numbers, or several labels a node.
+func (m *model) others(p *plain, outputs matrix, answers *Content, summary map[string]any) error {
+	of, far, hits, misses := map[string]int{}, map[string]float64{}, map[string]float64{}, map[string]float64{}
+	for v, id := range p.ids {
+		a := answers.Nodes[id]
+		if a == nil || len(a.Columns["probabilities"]) != outputs.cols {
+			return errorf("node %q: no answer of %d outputs", id, outputs.cols)
+		}
+		label, part := strings.Fields(p.rows[v].Label), p.rows[v].Part
+		known := part != "none" && label[0] != "NaN" && label[0] != "-1" && label[0] != ""
+		if known {
+			of[part]++
+		}
+		for k, x := range outputs.row(v) {
+			got := float64(a.Columns["probabilities"][k])
+			want, near := 1/(1+math.Exp(-x)), 2e-3
+			if m.Numbers != nil {
+				want, near = x*m.Numbers.Deviation+m.Numbers.Mean, 2e-3*(1+math.Abs(x))*m.Numbers.Deviation
+			}
+			if math.Abs(got-want) > near {
+				return errorf("node %q: output %d is %v, by plain loops %v", id, k, got, want)
+			}
+			if !known {
+				continue
+			}
+			y, err := strconv.ParseFloat(label[k], 64)
+			if err != nil {
+				return err
+			}
+			far[part] += math.Abs(got-y) / float64(outputs.cols)
+			switch said := got > .5; {
+			case m.Numbers != nil:
+			case said && y == 1:
+				hits[part]++
+			case said != (y == 1):
+				misses[part]++
+			}
+		}
+	}
+	for part, n := range of {
+		if got := number(summary[part+"_nodes"]); got != float64(n) {
+			return errorf("%s has %v nodes, expected %d", part, got, n)
+		}
+		name, want, near := "_mae", far[part]/float64(n), 1e-4*(1+far[part]/float64(n))
+		if m.Numbers == nil {
+			name, near = "_f1_micro", 1e-9
+			if want = 0; hits[part] > 0 {
+				want = 2 * hits[part] / (2*hits[part] + misses[part])
+			}
+		}
+		if got := number(summary[part+name]); math.Abs(got-want) > near {
+			return errorf("%s%s is %v, of the answers that were written %v", part, name, got, want)
 		}
 	}
 	return nil

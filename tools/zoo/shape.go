@@ -27,8 +27,9 @@ type Graph struct {
 	Nodes     []Node // of several types: type by type
 	Columns   []Column
 	Relations []Relation // none: edges have no relation
-	Classes   int
-	Split     bool // nodes have parts
+	Classes   int        // of labels, 0: there are none
+	Labels    string     // classes, numbers, or several a node
+	Split     bool       // nodes have parts
 	Edges     []Edge
 	Lists     []List
 	Weights   bool
@@ -41,7 +42,8 @@ type Node struct {
 	ID    string
 	Type  int
 	X     [][]float32 // by column; nil: the node's type does not have it
-	Label int         // −1 = none
+	Label int         // −1 = none, else of classes the node's, of others 0
+	Said  []string    // the label as files have it, an element each of several; "" = none
 	Part  int
 }
 
@@ -82,7 +84,7 @@ type shaper struct {
 
 // Shape makes the graph of a case's axes: the same case gives the same graph.
 func Shape(c Case) *Graph {
-	s := &shaper{c: c, rng: c.rand(1), g: &Graph{IDs: c.Get("ids"), Classes: s2i(c.Get("classes")), EdgeDim: s2i(c.Get("edgefeatures"))}}
+	s := &shaper{c: c, rng: c.rand(1), g: &Graph{IDs: c.Get("ids"), Classes: s2i(c.Get("classes")), Labels: c.Get("labels"), EdgeDim: s2i(c.Get("edgefeatures"))}}
 	s.g.Weights, s.g.Times = !c.Is("weights", "no"), !c.Is("times", "no")
 	s.nodes()
 	s.edges()
@@ -180,12 +182,35 @@ func (s *shaper) nodes() {
 			}
 			v.X = append(v.X, row)
 		}
-		if s.g.Classes > 0 && v.Type == 0 {
-			v.Label = s.rng.IntN(s.g.Classes)
+		if s.g.Classes > 0 {
+			s.label(&v, i)
 		}
 		s.g.Nodes = append(s.g.Nodes, v)
 	}
 	s.split()
+}
+
+// label gives a node its label; of numbers and several labels a seventh has none.
+func (s *shaper) label(v *Node, i int) {
+	known := v.Type == 0 && (s.g.Labels == "classes" || i%7 != 6)
+	switch s.g.Labels {
+	case "classes":
+		if known {
+			v.Label = s.rng.IntN(s.g.Classes)
+		}
+		v.Said = []string{strconv.Itoa(v.Label)}
+	case "numbers":
+		if v.Said = []string{""}; known {
+			v.Label, v.Said[0] = 0, text(float32(s.rng.IntN(4000)-2000)/4)
+		}
+	default:
+		v.Said = make([]string, s.g.Classes)
+		for k := range v.Said {
+			if known {
+				v.Label, v.Said[k] = 0, strconv.Itoa(s.rng.IntN(3)/2)
+			}
+		}
+	}
 }
 
 // value is a number that is not NaN, plain or extreme.

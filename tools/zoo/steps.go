@@ -201,6 +201,15 @@ func (r *run) ingest() error {
 	flag("loops", "keep", "--self-loops", "VALUE")
 	flag("hubs", "none", "--hubs", "VALUE")
 	flag("dtype", "default", "--feature-dtype", "VALUE")
+	if r.c.Is("split", "none") {
+		args = append(args, "--split-random", "none")
+	}
+	switch r.c.Get("labels") {
+	case "numbers":
+		args = append(args, "--labels", "numbers")
+	case "several":
+		args = append(args, "--labels", "multi")
+	}
 	args = append(args, map[string]string{"no": "--normalize=none", "yes": "--normalize"}[r.c.Get("normalize")])
 	if r.c.Is("before", "hop") {
 		args = append(args, "--precompute-hops", "1")

@@ -191,13 +191,26 @@ func (w *writer) labels(name string) {
 	if w.g.Classes == 0 {
 		return
 	}
-	var labels []int
+	var labels []float32
+	n := uint64(0)
 	for _, v := range w.g.Nodes {
-		if v.Type == 0 {
-			labels = append(labels, v.Label)
+		if v.Type != 0 {
+			continue
+		}
+		n++
+		for _, said := range v.Said {
+			x, err := strconv.ParseFloat(said, 32)
+			if err != nil { // none
+				x = math.NaN()
+			}
+			labels = append(labels, float32(x))
 		}
 	}
-	w.ints(name, labels, uint64(len(labels)))
+	shape := []uint64{n}
+	if w.g.Labels == "several" {
+		shape = append(shape, uint64(w.g.Classes))
+	}
+	w.floats(name, labels, shape...)
 }
 
 // parts writes split/*.npy; that of a part without nodes is left out.

@@ -70,7 +70,13 @@ func (w *writer) nodeTable(name string, kind int, between string, id func(Node) 
 		}
 	}
 	if g.Classes > 0 && kind == 0 {
-		fields = append(fields, "label")
+		if g.Labels != "several" {
+			fields = append(fields, "label")
+		} else {
+			for k := range g.Classes {
+				fields = append(fields, "label."+strconv.Itoa(k))
+			}
+		}
 		if g.Split {
 			fields = append(fields, "split")
 		}
@@ -87,7 +93,7 @@ func (w *writer) nodeTable(name string, kind int, between string, id func(Node) 
 			}
 		}
 		if g.Classes > 0 && kind == 0 {
-			row = append(row, strconv.Itoa(v.Label))
+			row = append(row, v.Said...)
 			if g.Split {
 				row = append(row, PartNames[v.Part])
 			}

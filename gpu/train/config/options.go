@@ -93,6 +93,16 @@ func hop() condition {
 	return condition{Text: "--precomputed-hop", Holds: func(c *Config) bool { return c.PrecomputedHop }}
 }
 
+// sumHop is a precomputed hop of a model that reads it instead of the nodes' own features.
+func sumHop() condition {
+	return condition{Text: "--precomputed-hop of a model of sums",
+		Holds: func(c *Config) bool { return c.PrecomputedHop && c.Kind().Hop == nn.HopSum }}
+}
+
+func residual() condition {
+	return condition{Text: "--residual", Holds: func(c *Config) bool { return c.Residual }}
+}
+
 // relationHop is a precomputed hop of a model of relations.
 func relationHop() condition {
 	return condition{Text: "--precomputed-hop of a model of relations",

@@ -96,6 +96,7 @@ func absentOptions() []option {
 				{Needs: modelThat("that reads a precomputed hop", readsHop), Why: "what its first layer computes depends on parameters"},
 				{Needs: severalLayers(), Why: "it stands for the first layer's neighbours, and nothing would be left to sample"},
 				{Excludes: pinsage(), Why: "it is of adjacent nodes, which those that walks visit need not be"},
+				{When: sumHop(), Excludes: residual(), Why: "the sums stand in place of the nodes' own features, which it adds to the first layer"},
 				{When: relationHop(), Excludes: jumping(), Why: "it is read by a first layer below a last one"},
 				{When: relationHop(), Needs: uniform(), Why: "the relations that are not precomputed are drawn by it"},
 				{When: relationHop(), Excludes: pruned(), Why: "the relations that are not precomputed are drawn from whole lists"},

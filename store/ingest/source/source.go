@@ -93,6 +93,7 @@ type Description struct {
 	Splits      []string     // names of splits over nodes, the default first
 	EdgeLists   []string     // "valid", "test"
 	ClassNames  []string     // nil = unknown
+	Labels      string       // what labels are, as ingest.Labels has it; "" = unknown
 	// Keyed says that the source is a KeyedSource with tables of nodes.
 	Keyed bool
 	// Dangling says what becomes of edges to nodes that the tables of nodes have no row for; "" = DanglingNode.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -131,4 +132,39 @@ func ogbTyped(t *testing.T, users, items int, src, dst, labels []int64, feat []f
 		"raw/node-label/item/node-label.csv.gz":                column(labels),
 		"split/random/item/train.csv.gz":                       column(splits[0]), "split/random/item/valid.csv.gz": column(splits[1]), "split/random/item/test.csv.gz": column(splits[2]),
 	})
+}
+
+// TestTypesWithoutFeatures: a typed graph of which no table has a feature is trained by learned vectors alone, in memory, out of core and in
+// a table, and its model is evaluated, exported and taken up again.
+func TestTypesWithoutFeatures(t *testing.T) {
+	t.Chdir(t.TempDir())
+	users, items, edges := "id,label\n", "id\n", "src,dst\n"
+	for i := range 120 {
+		users += fmt.Sprintf("%d,%d\n", i, i%3)
+		edges += fmt.Sprintf("%d,%d\n%d,%d\n", i, i%3*5+i%5, i, i%3*5+i/7%5)
+	}
+	for i := range 15 {
+		items += fmt.Sprintf("%d\n", i)
+	}
+	clitest.Put(t, "g/nodes", map[string][]byte{"user.csv": []byte(users), "item.csv": []byte(items)})
+	clitest.Put(t, "g/edges", map[string][]byte{"user-buys-item.csv": []byte(edges)})
+	clitest.MustRun(t, "ingest", "g", "s", "--partitions", "4")
+	for _, args := range [][]string{nil, {"--plan", "hanoi", "--buffer", "2"}, {"--vectors", "table", "--overwrite"}, {"--model", "hgt"}} {
+		events := clitest.Events(t, append([]string{"train", "s", "--epochs", "30", "--hidden", "16", "--seed", "1"}, args...)...)
+		sum := events[len(events)-1]
+		if sum["test_accuracy"].(float64) < .8 {
+			t.Errorf("%q: accuracy %v", args, sum["test_accuracy"])
+		}
+		clitest.MustRun(t, "export", "s", "m", "--what", "model")
+		_, own, _ := clitest.Run(t, "eval", "s", "--splits", "test", "--checkpoint", sum["model_file"].(string))
+		run := strings.TrimSuffix(filepath.Base(sum["model_file"].(string)), ".gsm")
+		clitest.MustRun(t, "export", "s", "m"+run, "--what", "model", "--checkpoint", run)
+		_, exported, errs := clitest.Run(t, "eval", "s", "--splits", "test", "--checkpoint", "m"+run)
+		if a, b := strings.Fields(own), strings.Fields(exported); len(b) < 19 || a[17] != b[17] || a[18] != b[18] {
+			t.Errorf("%q: the model says %s, exported %s%s", args, own, exported, errs)
+		}
+		if err := os.RemoveAll("m"); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -252,7 +252,7 @@ class _Layer(torch.nn.Module):
 
     def _input(self, h, src, dst, _):
         n = self.info["in"]
-        y = h[:, :n] @ self.w["weight"]
+        y = h[:, :n] @ self.w["weight"] if n else h.new_zeros(len(h), self.info["out"])
         for k in range(len(self.info.get("categories", []))):
             vectors, number = self.w[f"{k}_vectors"], h[:, n + k].long()
             y = y + vectors[torch.where(number < len(vectors), number, 0)]  # nodes that were appended since have none

@@ -25,6 +25,7 @@ type Export struct {
 	EdgeColumns []string       `json:"edge_columns"` // of tables, as --columns and --node-columns have them
 	NodeColumns []string       `json:"node_columns"`
 	ClassNames  []string       `json:"class_names"`
+	Labels      string         `json:"labels"` // what labels are, as ingest.Labels has it; "" = not known
 	// NodeTypes are given where there are several. What type a node is of its column says, in files or tables.
 	NodeTypes   []store.NodeType  `json:"node_types"`
 	ColumnTypes map[string]string `json:"column_types"` // by column of one type
@@ -98,6 +99,7 @@ func (x *Export) Column(file string) (ExportColumn, bool) {
 
 // Describe adds to d what the export says of the graph as a whole.
 func (x *Export) Describe(d *ingest.Description) {
+	d.Labels = x.Labels
 	if x.Undirected {
 		d.Undirected = true
 		d.Notes = append(d.Notes, "undirected, as its meta.json says")
