@@ -22,6 +22,7 @@ import (
 const (
 	formatTable   = "table"
 	formatCSV     = "csv"
+	formatTSV     = "tsv"
 	formatJSON    = "json"
 	formatParquet = "parquet"
 )
@@ -31,6 +32,8 @@ func formatOf(path string) string {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".csv":
 		return formatCSV
+	case ".tsv":
+		return formatTSV
 	case ".json", ".jsonl", ".ndjson":
 		return formatJSON
 	case ".parquet":
@@ -42,7 +45,7 @@ func formatOf(path string) string {
 // knownEnding reports whether a file's name says its format, or says none.
 func knownEnding(path string) bool {
 	ext := strings.ToLower(filepath.Ext(path))
-	return formatOf(path) != formatTable || slices.Contains([]string{"", ".txt", ".tsv", ".dat", ".out"}, ext)
+	return formatOf(path) != formatTable || slices.Contains([]string{"", ".txt", ".dat", ".out"}, ext)
 }
 
 // kind is what a column's values are.
@@ -90,7 +93,9 @@ func (p *prediction) open(columns []column) (*rows, error) {
 	case p.out == "" && p.env.JSON:
 		r.sink = &eventSink{env: p.env, columns: columns}
 	case p.format == formatCSV:
-		r.sink, err = newCSV(to, columns)
+		r.sink, err = newCSV(to, ',', columns)
+	case p.format == formatTSV:
+		r.sink, err = newCSV(to, '\t', columns)
 	case p.format == formatJSON:
 		r.sink = &jsonSink{w: bufio.NewWriter(to), columns: columns}
 	case p.format == formatParquet:
@@ -132,14 +137,15 @@ func text(v any) string {
 	return v.(string)
 }
 
-// csvSink writes RFC 4180.
+// csvSink writes RFC 4180, with commas or tabs between fields.
 type csvSink struct {
 	w    *csv.Writer
 	line []string
 }
 
-func newCSV(to io.Writer, columns []column) (*csvSink, error) {
+func newCSV(to io.Writer, between rune, columns []column) (*csvSink, error) {
 	s := &csvSink{w: csv.NewWriter(to)}
+	s.w.Comma = between
 	for _, c := range columns {
 		s.line = append(s.line, c.name)
 	}

@@ -114,7 +114,7 @@ states below its last layer, or the embeddings of link prediction.`,
 	models.CheckpointFlag(fs, &o.checkpoint)
 	fs.StringVar(&o.table, "table", "", "link prediction: the table of embeddings (default: the only one, or embeddings)")
 	fs.StringVar(&o.out, "out", "", "file to write (default: standard output)")
-	fs.StringVar(&o.format, "format", "", "table, csv, json (one object to a line) or parquet (default: by the name of --out, else table)")
+	fs.StringVar(&o.format, "format", "", "table, csv, tsv, json (one object to a line) or parquet (default: by the name of --out, else table)")
 	fs.Uint64Var(&o.version, "version", 0, "version of the store (0 = the newest)")
 	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: three quarters of what the machine, or the cgroup, has, unless the graph is small)")
 	fs.StringVar(&o.device, "device", "auto", device.Names)
@@ -210,7 +210,7 @@ func (p *prediction) finish(rows int64) {
 }
 
 // formats lists the values of --format.
-func formats() []string { return []string{formatTable, formatCSV, formatJSON, formatParquet} }
+func formats() []string { return []string{formatTable, formatCSV, formatTSV, formatJSON, formatParquet} }
 
 // checkFormat finds the format.
 func (o *options) checkFormat() error {

@@ -110,7 +110,7 @@ func TestNodes(t *testing.T) {
 		}
 	}
 	// Files.
-	for _, name := range []string{"all.csv", "all.jsonl", "all.parquet", "all.txt"} {
+	for _, name := range []string{"all.csv", "all.tsv", "all.jsonl", "all.parquet", "all.txt"} {
 		clitest.MustRun(t, "predict", dir, "--out", filepath.Join(work, name), "--quiet")
 	}
 	b, err := os.ReadFile(filepath.Join(work, "all.csv"))
@@ -119,6 +119,12 @@ func TestNodes(t *testing.T) {
 	}
 	if lines, err := csv.NewReader(bytes.NewReader(b)).ReadAll(); err != nil || clitest.MustJSON(t, lines[1:]) != clitest.MustJSON(t, all) {
 		t.Errorf("CSV in a file is another than on standard output (%v)", err)
+	}
+	if b, err = os.ReadFile(filepath.Join(work, "all.tsv")); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n"); len(lines) != len(all)+1 || lines[7] != strings.Join(all[6], "\t") {
+		t.Errorf("TSV has %d lines, %q among them, expected %q", len(lines), lines[7], all[6])
 	}
 	type row struct {
 		Node        uint64  `json:"node" parquet:"node"`
