@@ -124,7 +124,9 @@ func (o *planOptions) check(m *store.Manifest) (links bool, err error) {
 // linkConfig is train's for link prediction, with defaults.
 func (o *planOptions) linkConfig() (link.Config, error) {
 	c := o.link
-	setLinkModel(&c, c.Model)
+	if err := setLinkModel(&c, c.Model); err != nil {
+		return c, err
+	}
 	if err := c.Normalize(); err != nil {
 		return c, command.Usage(err)
 	}

@@ -20,7 +20,9 @@ import (
 
 // linkConfig is what the flags mean for link prediction.
 func (o *trainOptions) linkConfig() (link.Config, error) {
-	setLinkModel(&o.link, o.link.Model)
+	if err := setLinkModel(&o.link, o.link.Model); err != nil {
+		return o.link, err
+	}
 	c := o.link
 	if err := o.bound.Check(linkTask); err != nil {
 		return c, err
@@ -35,15 +37,21 @@ func (o *trainOptions) linkConfig() (link.Config, error) {
 	return c, nil
 }
 
-// setLinkModel sets what --model means for link prediction: a decoder, or an encoder beside the default one.
-func setLinkModel(c *link.Config, model string) {
+// setLinkModel sets what --model means for link prediction: a decoder, or an encoder beside the default one. Another encoder beside that
+// is a mistake.
+func setLinkModel(c *link.Config, model string) error {
 	c.Model = model
-	if model != "none" && slices.Contains(nn.Encoders(), model) {
-		c.Model = nn.DistMult
-		if c.Encoder == "" {
-			c.Encoder = model
-		}
+	if model == "none" || !slices.Contains(nn.Encoders(), model) {
+		return nil
 	}
+	c.Model = nn.DistMult
+	if c.Encoder == "" {
+		c.Encoder = model
+	}
+	if c.Encoder != model {
+		return command.Usagef("--model %s and --encoder %s: of links both name the encoder, and expected is one: leave one of them out, or name a decoder with --model %s", model, c.Encoder, nn.DistMult)
+	}
+	return nil
 }
 
 // runTrainLink trains embeddings, prints and records the run.

@@ -30,6 +30,8 @@ func TestTrainLinkFlags(t *testing.T) {
 	}{
 		{"--model foo", cli.ExitUsage, "--model foo: expected distmult, complex, rotate, transe or dot"},
 		{"--encoder foo", cli.ExitUsage, "--encoder foo: expected none, sage, gcn or gat"},
+		{"--model gat --encoder none", cli.ExitUsage, "both name the encoder"},
+		{"--model sage --encoder gcn", cli.ExitUsage, "both name the encoder"},
 		{"--loss foo", cli.ExitUsage, "--loss foo: expected softmax, logistic or margin"},
 		{"--plan hanoi", cli.ExitUsage, "use auto, memory, comet, beta"},
 		{"--model complex --dim 7", cli.ExitUsage, "expected an even number"},
