@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"slices"
@@ -187,6 +188,16 @@ func TestCompleteKeepsNeighbours(t *testing.T) {
 	c, why := complete(dir, config.Config{MemoryBytes: mem})
 	if c.BatchSize < 250 || c.BatchSize*c.Accumulate != 1000 || !c.PrecomputedHop || c.History || !strings.Contains(why, "leave room for all") || strings.Contains(why, "an epoch old") {
 		t.Errorf("%d MiB: batches of %d, %d a step, hop %v, history %v: %s", mem>>20, c.BatchSize, c.Accumulate, c.PrecomputedHop, c.History, why)
+	}
+	numbers, several := storetest.Random(o), storetest.Random(o)
+	numbers.Numbers, numbers.Classes = true, 0
+	several.Sets = bytes.Repeat([]byte{1, 2, 3, 4, 5}, several.Classes)[:several.Classes] // of at most 8 labels
+	for name, g := range map[string]*storetest.Graph{"numbers": numbers, "several labels": several} {
+		dir := storetest.Create(t, g)
+		hop(t, dir)
+		if c, why := complete(dir, config.Config{MemoryBytes: mem}); c.BatchSize != 500 && c.BatchSize != 250 || c.History || !strings.Contains(why, "partitions would have") {
+			t.Errorf("%s: batches of %d, history %v: %s", name, c.BatchSize, c.History, why)
+		}
 	}
 	for name, x := range map[string]struct {
 		dir string

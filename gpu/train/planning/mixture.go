@@ -32,6 +32,8 @@ type Outlook struct {
 	Random     float64 `json:"label_divergence_random"`
 	// LossPoints estimates how many points of test accuracy the run loses against one in memory, see expectedLoss.
 	LossPoints float64 `json:"expected_loss_points"`
+	// NoClasses says that labels are numbers, or several a node: there are no classes to be mixed, and accuracy stands for what is measured.
+	NoClasses bool `json:"no_classes,omitempty"`
 	// Advice is what can be done where that is much.
 	Advice string `json:"-"`
 }
@@ -50,6 +52,9 @@ func (o *Outlook) String() string {
 	if o.Mixture == config.MixtureLabels {
 		how = fmt.Sprintf("partitions of a step are chosen so that its classes are mixed as the graph's: they diverge by %.3f, at random by %.3f", o.Divergence, o.Random)
 	}
+	if o.NoClasses {
+		return fmt.Sprintf("%.0f %% of training nodes' neighbours are within reach when they train; what that costs is known of classes: about %.1f points of accuracy (a rough estimate, docs/lab/findings.md)", 100*o.Kept, o.LossPoints)
+	}
 	return fmt.Sprintf("%.0f %% of training nodes' neighbours are within reach when they train; %s; expected loss against memory: about %.1f points of accuracy (a rough estimate, docs/lab/findings.md)",
 		100*o.Kept, how, o.LossPoints)
 }
@@ -66,18 +71,25 @@ func (y *Memory) Mix(ctx context.Context, choice *macro.Choice) (labels [][]stor
 		return nil, nil, nil
 	}
 	labels, err = y.store.TrainingClasses(ctx, c.Split)
+	none := errors.Is(err, store.ErrNotFound) && c.Mixture != config.MixtureLabels // but numbers, or several labels a node
 	switch {
-	case errors.Is(err, store.ErrNotFound) && c.Mixture != config.MixtureLabels:
-		return nil, nil, nil // the store has no classes
-	case err != nil:
+	case none && y.M.Labels() == nil:
+		return nil, nil, nil
+	case err != nil && !none:
 		return nil, nil, fmt.Errorf("train: classes of the training nodes: %w", err)
 	case whole && !mixable:
 		return labels, nil, nil
 	}
-	o = &Outlook{Mixture: config.MixtureRandom}
+	o = &Outlook{Mixture: config.MixtureRandom, NoClasses: none}
 	plan, err := firstEpoch(choice.Config)
 	if err != nil {
 		return nil, nil, err
+	}
+	if none {
+		o.Kept = macro.Kept(plan, y.sizes())
+		o.LossPoints, o.Advice = expectedLoss(c, o), LossAdvice(c)
+		choice.Why = append(choice.Why, o.String())
+		return nil, o, nil
 	}
 	o.Random = macro.Divergence(plan, labels)
 	if mixable && (c.Mixture == config.MixtureLabels || c.Mixture == config.MixtureAuto && o.Random >= mixtureWorth) {
