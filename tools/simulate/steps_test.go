@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,6 +27,7 @@ const memoryBytes = 256 << 20
 var steps = []step{
 	{"append", 5, (*world).append},
 	{"append a column", 3, (*world).appendColumn},
+	{"relabel", 3, (*world).relabel},
 	{"repartition", 4, (*world).repartition},
 	{"precompute", 3, (*world).precompute},
 	{"open a reader", 3, (*world).openReader},
@@ -227,6 +230,58 @@ func (w *world) appendColumn() (bool, error) {
 	return true, w.change("append column "+c.name, g, func() error {
 		_, err := grow.AppendColumns(w.ctx, w.dir, in, blocks.Invalid, grow.Options{MemoryBytes: memoryBytes, Threads: 1, FS: w.disk.fs})
 		return err
+	})
+}
+
+// relabel gives some nodes labels and parts of the split, by a table of their ids.
+func (w *world) relabel() (bool, error) {
+	g := w.now.clone()
+	in := newInput(g, nil, nil, nil, 1+w.rng.IntN(20))
+	in.desc.Keyed, in.desc.Splits = true, []string{"split"}
+	in.desc.NodeColumns = []ingest.ColumnSpec{{Name: "label", Role: store.RoleLabel, Elem: blocks.Float64, Dim: 1, Rows: -1, Keyed: true}}
+	for _, name := range g.names {
+		n := g.nodes[name]
+		if n.kind > 0 || w.rng.IntN(4) > 0 {
+			continue
+		}
+		given := &node{label: int32(w.rng.IntN(4)) - 1, split: uint8(w.rng.IntN(4))}
+		in.names, in.nodes = append(in.names, name), append(in.nodes, given)
+		if given.label >= 0 {
+			n.label = given.label
+		}
+		if given.split != store.SplitNone {
+			n.split = given.split
+		}
+	}
+	if len(in.nodes) == 0 || !g.trains() {
+		return false, nil
+	}
+	return true, w.change(fmt.Sprintf("relabel %d nodes", len(in.nodes)), g, func() error {
+		_, err := grow.Relabel(w.ctx, w.dir, &tableOfLabels{in}, grow.RelabelOptions{}, grow.Options{MemoryBytes: memoryBytes, Threads: 1, FS: w.disk.fs})
+		return err
+	})
+}
+
+// trains reports whether the split has training nodes, which it must have unless it has none at all.
+func (g *graph) trains() bool {
+	parts := map[uint8]bool{}
+	for _, n := range g.nodes {
+		parts[n.split] = true
+	}
+	return parts[store.SplitTrain] || !parts[store.SplitValid] && !parts[store.SplitTest]
+}
+
+// tableOfLabels is an input whose labels are numbers of 64 bits, as tables have them.
+type tableOfLabels struct{ *input }
+
+// KeyedRows implements [ingest.KeyedSource].
+func (t *tableOfLabels) KeyedRows(ctx context.Context, _ ingest.Env, c int, emit func(*ingest.IDs, []byte, ingest.Position) error) error {
+	return t.rows(ctx, c, func(ids *ingest.IDs, rows []byte, at ingest.Position) error {
+		var wide []float64
+		for k := 0; k < len(rows); k += 4 {
+			wide = append(wide, float64(int32(binary.LittleEndian.Uint32(rows[k:]))))
+		}
+		return emit(ids, blocks.Bytes(wide), at)
 	})
 }
 

@@ -166,7 +166,10 @@ func (l *relabeller) adoptColumns(old *store.ColumnInfo) {
 	}
 	l.m.Files = append(l.m.Files, r.Manifest.Files...)
 	l.m.Partitions = r.Manifest.Partitions
-	if l.m.Schema.Task = store.TaskNode; l.label != nil {
+	if l.m.Schema.Task == "" {
+		l.m.Schema.Task = store.TaskNode
+	}
+	if l.label != nil {
 		l.m.Schema.Classes = max(l.m.Schema.Classes, r.Manifest.Schema.Classes)
 		if names := r.Manifest.Schema.ClassNames; names != nil {
 			l.m.Schema.ClassNames = names
