@@ -20,6 +20,7 @@ import (
 // Writer writes measurements as JSON lines: what "--metrics FILE.jsonl"
 // holds and "gstore report" reads. Each line is an object with an "event":
 //
+//	{"event":"begin","store":"cora.gstore","config":{"model":"sage",…}}
 //	{"event":"epoch","epoch":1,"policy":"hanoi","engine":"io_uring","bytes_read":…,"stall_s":…,…}
 //	{"event":"step","epoch":1,"step":3,"bytes_read":…,"begin_s":…,"end_s":…,…}
 //	{"event":"sample","at_s":1.2,"bytes":…,"requests":…,"train_s":…}
@@ -35,6 +36,7 @@ type Writer struct {
 	// Where the run is resumed: what was written before.
 	epochs  int
 	seconds float64
+	resumed bool // lines were left
 }
 
 // NewWriter returns a writer that appends lines to w.
@@ -61,6 +63,7 @@ func Continue(f *os.File, epochs int) (*Writer, error) {
 	if err := f.Truncate(int64(end)); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
+	w.resumed = end > 0
 	w.epochs = epochs // those of which nothing was written count too
 	if _, err := f.Seek(int64(end), io.SeekStart); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
@@ -188,6 +191,7 @@ func (w *Writer) write(line any) error {
 
 // File is a metrics file read back.
 type File struct {
+	Begin     *Begin // nil: an older run wrote none
 	Epochs    []Epoch
 	Steps     []Step
 	Samples   []Sample
@@ -225,6 +229,9 @@ func Read(r io.Reader) (*File, error) {
 		err := json.Unmarshal(line, &kind)
 		if err == nil {
 			switch kind.Event {
+			case "begin":
+				m.Begin = new(Begin)
+				err = json.Unmarshal(line, m.Begin)
 			case "epoch":
 				err = appendLine(&m.Epochs, line)
 			case "step":

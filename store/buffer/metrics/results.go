@@ -1,6 +1,17 @@
 package metrics
 
-import "math"
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+)
+
+// Begin is the first line of a run: with what it trains.
+type Begin struct {
+	Event  string          `json:"event"` // "begin"
+	Store  string          `json:"store"`
+	Config json.RawMessage `json:"config"` // the run's configuration in full
+}
 
 // Result is the line of what an epoch's training came to. Fields that are nil were not computed.
 type Result struct {
@@ -60,6 +71,18 @@ func Number(x float64) *float64 {
 		return nil
 	}
 	return &x
+}
+
+// Begin writes with what a run trains, which stays the first line where the run is resumed.
+func (w *Writer) Begin(store string, config any) error {
+	if w.resumed {
+		return nil
+	}
+	b, err := json.Marshal(config)
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	return w.line(Begin{Event: "begin", Store: store, Config: b})
 }
 
 // Result writes an epoch's result.

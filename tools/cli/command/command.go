@@ -72,6 +72,16 @@ func ExactArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// SomeArgs takes one argument or more, and names them.
+func SomeArgs(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return Usagef("expected arguments [%s], got none", name)
+		}
+		return nil
+	}
+}
+
 // StoreArgs is [ExactArgs] where the first argument is a store that exists: files and folders of data are told apart from it.
 func StoreArgs(names ...string) cobra.PositionalArgs {
 	exact := ExactArgs(names...)

@@ -276,13 +276,19 @@ func printHistory(w io.Writer, h *store.History, limit int) {
 	if len(h.Runs) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nrun\tversion\tstarted\tmodel\tplan\tepochs\tbest")
+	fmt.Fprintln(w, "\nrun\tversion\tstarted\tmodel\tplan\tepochs\tbest\tdiffers by")
 	from := 0
 	if limit > 0 {
 		from = max(0, len(h.Runs)-limit)
 	}
-	for _, r := range h.Runs[from:] {
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", r.Number, r.Version, r.Started.Format(time.RFC3339), runText(r))
+	runs := h.Runs[from:]
+	configs := make([]settings, len(runs))
+	for i, r := range runs {
+		configs[i] = settingsOf(r.Config)
+	}
+	differ := differences(configs, "model", "encoder", "plan", "epochs", "checkpoint_file", "checkpoint_every")
+	for i, r := range runs {
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\n", r.Number, r.Version, r.Started.Format(time.RFC3339), runText(r), differ[i])
 	}
 }
 
@@ -303,7 +309,7 @@ func runText(r store.Run) string {
 		TestMRR       *float64  `json:"test_mrr"`
 	}
 	if r.Command != "train" || errors.Join(json.Unmarshal(r.Config, &c), json.Unmarshal(r.Summary, &s)) != nil {
-		return r.Command
+		return r.Command + "\t\t\t"
 	}
 	if c.Encoder != "" && c.Encoder != "none" {
 		c.Model += " over " + c.Encoder

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html/template"
 	"image/color"
@@ -30,41 +31,45 @@ type reportOptions struct {
 func NewReport(e *command.Env) *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
-		Use:   "report FILE",
-		Short: "Draw a run's metrics: loss and accuracy, the confusion matrix, bandwidth, who waited for whom",
+		Use:   "report FILE...",
+		Short: "Draw a run's metrics: loss and accuracy, the confusion matrix, bandwidth, who waited for whom; or several runs beside each other",
 		Long: `Report reads the measurements that "gstore train --metrics FILE.jsonl" writes and draws
 one HTML page, which needs neither a network nor a script. The page shows loss and
 accuracy of every epoch, the confusion matrix of the best model, the bandwidth of the
-disk, how busy training was, and what each step waited for.`,
-		Example: "  gstore train STORE --plan hanoi --mem 1GiB --metrics run.jsonl\n  gstore report run.jsonl -o report.html",
-		Args:    command.ExactArgs("FILE"),
-		RunE:    func(_ *cobra.Command, args []string) error { return runReport(e, args[0], o) },
+disk, how busy training was, and what each step waited for.
+
+Of several files, the page shows the runs beside each other: a table of their results
+with the settings by which they differ, and the curves of loss and validation, over
+epochs and over seconds.`,
+		Example: "  gstore train STORE --plan hanoi --mem 1GiB --metrics run.jsonl\n  gstore report run.jsonl -o report.html\n  gstore report wide.jsonl narrow.jsonl -o compared.html",
+		Args:    command.SomeArgs("FILE..."),
+		RunE:    func(_ *cobra.Command, args []string) error { return runReport(e, args, o) },
 	}
 	cmd.Flags().StringVarP(&o.output, "output", "o", "report.html", "the page to write")
-	cmd.Flags().StringVar(&o.title, "title", "", "headline (default: the file's name)")
+	cmd.Flags().StringVar(&o.title, "title", "", "headline (default: the file's name, or how many runs there are)")
 	return cmd
 }
 
-func runReport(e *command.Env, path string, o reportOptions) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
+func runReport(e *command.Env, paths []string, o reportOptions) error {
+	files := make([]*metrics.File, len(paths))
+	fields := map[string]any{"output": o.output}
+	var epochs, steps, samples int
+	for i, path := range paths {
+		m, err := readMetrics(path)
+		if err != nil {
+			return err
+		}
+		files[i] = m
+		epochs, steps, samples = epochs+len(m.Epochs), steps+len(m.Steps), samples+len(m.Samples)
 	}
-	defer f.Close()
-	m, err := metrics.Read(f)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	var page []byte
+	var err error
+	if runs := named(files, paths); len(runs) > 1 {
+		fields["runs"] = len(runs)
+		page, err = renderComparison(runs, cmp.Or(o.title, fmt.Sprintf("%d runs", len(runs))))
+	} else {
+		page, err = renderReport(files[0], cmp.Or(o.title, filepath.Base(paths[0])))
 	}
-	if len(m.Steps) == 0 && len(m.Epochs) > 0 {
-		return fmt.Errorf("%s: epochs without steps: this is what gstore train --json prints, not the file of --metrics", path)
-	}
-	if len(m.Epochs) == 0 {
-		return fmt.Errorf("%s: no epoch in it: the run wrote none, or this is not a file of --metrics", path)
-	}
-	if o.title == "" {
-		o.title = filepath.Base(path)
-	}
-	page, err := renderReport(m, o.title)
 	if err != nil {
 		return err
 	}
@@ -76,11 +81,36 @@ func runReport(e *command.Env, path string, o reportOptions) error {
 	if err := to.Finish(err); err != nil {
 		return err
 	}
-	e.Event("summary", map[string]any{"output": o.output, "epochs": len(m.Epochs), "steps": len(m.Steps), "samples": len(m.Samples)})
-	if !e.JSON {
-		fmt.Fprintf(e.Told(), "%s: %d epochs, %d steps\n", o.output, len(m.Epochs), len(m.Steps))
+	fields["epochs"], fields["steps"], fields["samples"] = epochs, steps, samples
+	e.Event("summary", fields)
+	if e.JSON {
+		return nil
 	}
+	runs := ""
+	if len(paths) > 1 {
+		runs = fmt.Sprintf("%d runs, ", len(paths))
+	}
+	fmt.Fprintf(e.Told(), "%s: %s%d epochs, %d steps\n", o.output, runs, epochs, steps)
 	return nil
+}
+
+// readMetrics reads a file of --metrics with an epoch at least.
+func readMetrics(path string) (*metrics.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	m, err := metrics.Read(f)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, err)
+	case len(m.Steps) == 0 && len(m.Epochs) > 0:
+		return nil, fmt.Errorf("%s: epochs without steps: this is what gstore train --json prints, not the file of --metrics", path)
+	case len(m.Epochs) == 0:
+		return nil, fmt.Errorf("%s: no epoch in it: the run wrote none, or this is not a file of --metrics", path)
+	}
+	return m, nil
 }
 
 // reportColors are distinguishable in any kind of sight (Okabe and Ito).
@@ -108,16 +138,24 @@ func renderReport(m *metrics.File, title string) ([]byte, error) {
 		reportFigure{Caption: "Trainer utilisation: share of time with a macro-batch in hand", spec: reportChart{x: "seconds", y: "%", top: 100, curves: []curve{{"utilisation", utilisation, green}}}},
 		reportFigure{Caption: "Waiting and assembly, by step", spec: reportChart{x: "step", y: "seconds", curves: []curve{
 			{"trainer waits for disk", stall, orange}, {"disk waits for buffers", wait, blue}, {"assembly (in the background)", assemble, green}}}})
-	for i := range charts {
-		svg, err := charts[i].spec.draw()
-		if err != nil {
-			return nil, fmt.Errorf("report: %s: %w", charts[i].Caption, err)
-		}
-		charts[i].SVG = svg
+	if err := drawAll(charts); err != nil {
+		return nil, err
 	}
 	var page bytes.Buffer
 	err := reportPage.Execute(&page, map[string]any{"Title": title, "Charts": charts, "Epochs": m.Epochs, "Rows": slices.ContainsFunc(m.Epochs, func(e metrics.Epoch) bool { return e.DeviceRows != nil }), "End": ending(m.End), "Confusion": confusionTables(m.Confusion)})
 	return page.Bytes(), err
+}
+
+// drawAll draws charts.
+func drawAll(charts []reportFigure) error {
+	for i := range charts {
+		svg, err := charts[i].spec.draw()
+		if err != nil {
+			return fmt.Errorf("report: %s: %w", charts[i].Caption, err)
+		}
+		charts[i].SVG = svg
+	}
+	return nil
 }
 
 // sampleCurves returns bandwidth in GB/s and utilisation in per cent over time.
@@ -178,6 +216,8 @@ type reportChart struct {
 	curves []reportCurve
 	marks  bool
 	rising bool // curves end high
+	fit    bool // the y axis begins where curves do, not at 0
+	room   int  // names that the legend has room for; 0: a few
 }
 
 // marksMax is the most points that are marked.
@@ -216,11 +256,13 @@ func (c reportChart) draw() (template.HTML, error) {
 	// On the left: where a viewer's font is wider than ours, names run into free space, not out of
 	// the picture; headroom keeps the curves off them.
 	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = true, true, vg.Points(6)
-	p.Y.Min = 0
+	if !c.fit {
+		p.Y.Min = 0
+	}
 	if c.rising { // below, on the right, is room
 		p.Legend.Top, p.Legend.Left, p.Legend.XOffs, p.Legend.YOffs = false, false, -vg.Points(6), vg.Points(6)
 	} else if len(c.curves) > 1 {
-		p.Y.Max *= 1.4
+		p.Y.Max *= max(1.4, 1+.09*float64(c.room))
 	}
 	if c.top > 0 {
 		p.Y.Max = c.top

@@ -18,8 +18,19 @@ import (
 
 func writeMetrics(t *testing.T, epochs int) string {
 	t.Helper()
+	return writeRun(t, epochs, nil, metrics.End{BestEpoch: 2, TestAccuracy: metrics.Number(.875)})
+}
+
+// writeRun writes the file of a run with a configuration, or as it was written before there were any, and a result.
+func writeRun(t *testing.T, epochs int, config map[string]any, end metrics.End) string {
+	t.Helper()
 	var b bytes.Buffer
 	w := metrics.NewWriter(&b)
+	if config != nil {
+		if err := w.Begin("a.gstore", config); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for e := range epochs {
 		s := buffer.Stats{Engine: "pread", Policy: "hanoi", Epoch: e, BytesRead: 12_300_000, Start: time.Duration(e) * time.Second}
 		for k := range 4 {
@@ -49,7 +60,7 @@ func writeMetrics(t *testing.T, epochs int) string {
 			t.Fatal(err)
 		}
 	}
-	if err := w.End(metrics.End{BestEpoch: 2, TestAccuracy: metrics.Number(.875)}); err != nil {
+	if err := w.End(end); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "run.jsonl")

@@ -210,7 +210,9 @@ func (p *prediction) finish(rows int64) {
 }
 
 // formats lists the values of --format.
-func formats() []string { return []string{formatTable, formatCSV, formatTSV, formatJSON, formatParquet} }
+func formats() []string {
+	return []string{formatTable, formatCSV, formatTSV, formatJSON, formatParquet}
+}
 
 // checkFormat finds the format.
 func (o *options) checkFormat() error {

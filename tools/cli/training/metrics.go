@@ -22,6 +22,8 @@ type metricsLog struct {
 	w      *metrics.Writer
 	board  *tfevents.Writer // nil: no --tensorboard
 	failed error            // the first one
+	resume bool             // the run goes on with another's file
+	first  func() error     // writes with what the run trains
 }
 
 // openMetrics opens what is asked for before a run begins. What a run that is resumed wrote to path stays; below board every
@@ -30,7 +32,7 @@ func openMetrics(path, board string, resume bool) (l *metricsLog, err error) {
 	if path == "" && board == "" {
 		return nil, nil
 	}
-	l = &metricsLog{}
+	l = &metricsLog{resume: resume}
 	if path != "" {
 		mode := os.O_RDWR | os.O_CREATE
 		if !resume {
@@ -49,8 +51,19 @@ func openMetrics(path, board string, resume bool) (l *metricsLog, err error) {
 	return l, nil
 }
 
-// resume goes on behind the finished epochs' lines, or begins the file anew.
-func (l *metricsLog) resume(found bool, epochs int) {
+// begin takes the store and the configuration with which a run trains. Of one that is resumed, what the file holds is known later.
+func (l *metricsLog) begin(dir string, config any) {
+	if l == nil || l.f == nil {
+		return
+	}
+	l.first = func() error { return l.w.Begin(dir, config) }
+	if !l.resume {
+		l.write(l.first)
+	}
+}
+
+// goOn goes on behind the finished epochs' lines, or begins the file anew.
+func (l *metricsLog) goOn(found bool, epochs int) {
 	if l == nil || l.f == nil {
 		return
 	}
@@ -58,6 +71,7 @@ func (l *metricsLog) resume(found bool, epochs int) {
 		epochs = 0
 	}
 	l.w, l.failed = metrics.Continue(l.f, epochs)
+	l.write(l.first)
 }
 
 // write calls do unless something failed or there is no file.

@@ -255,6 +255,12 @@ func checkMetrics(t *testing.T, name, path string, epochs int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if m.Begin == nil || m.Begin.Store == "" || !strings.Contains(string(m.Begin.Config), `"seed":4`) {
+		t.Errorf("%s: the metrics begin with %+v, expected the run's configuration", name, m.Begin)
+	}
+	if b, err := os.ReadFile(path); err != nil || !bytes.HasPrefix(b, []byte(`{"event":"begin"`)) || bytes.Count(b, []byte(`"event":"begin"`)) != 1 {
+		t.Errorf("%s: a line of the beginning is not the first or not the only one: %v", name, err)
+	}
 	at := 0.
 	for i, e := range m.Epochs {
 		if e.Epoch != m.Epochs[0].Epoch+i || e.Start < at || e.End < e.Start {

@@ -352,14 +352,16 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 	hooks.Epoch = both(log.node, hooks.Epoch)
 	hooks.Enough = o.enough
 	hooks.Resume = func(found bool, epochs, step, batch int) {
-		log.resume(found, epochs)
+		log.goOn(found, epochs)
 		printResume(e, o.node.CheckpointFile, found, epochs, step, batch)
 	}
-	if start := hooks.Start; !o.node.Resume {
-		hooks.Start = func(c config.Config) {
+	start := hooks.Start
+	hooks.Start = func(c config.Config) {
+		if !o.node.Resume {
 			keepUnfinished(e, c.CheckpointFile)
-			start(c)
 		}
+		log.begin(dir, c)
+		start(c)
 	}
 	defer showNode(e, st.Manifest(), &hooks)()
 	dev, err := command.OpenDevice(device.Options{Name: o.node.Device, Threads: o.node.Threads, MemoryBytes: o.node.DeviceMemoryBytes, MatMul: o.node.MatMul})

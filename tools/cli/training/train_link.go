@@ -87,8 +87,13 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	}
 	defer func() { err = errors.Join(err, log.close()) }()
 	hooks.Macro, hooks.Epoch = log.epochRows, both(log.link, hooks.Epoch)
+	start := hooks.Start
+	hooks.Start = func(c link.Config, why []string) {
+		log.begin(st.Dir(), c)
+		start(c, why)
+	}
 	hooks.Resume = func(found bool, epochs, step, batch int) {
-		log.resume(found, epochs)
+		log.goOn(found, epochs)
 		printResume(e, "table "+cmp.Or(cfg.Table, "embeddings"), found, epochs, step, batch)
 	}
 	defer showLink(e, st.Manifest(), &hooks)()
