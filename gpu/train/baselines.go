@@ -20,7 +20,9 @@ func (o *opening) baselines(ctx context.Context, held int64) error {
 	if s.hooks.Baselines == nil {
 		return nil
 	}
-	b := baseline.Options{Split: cfg.Split, Model: o.cfg.ModelConfig(s.shape), Adam: s.t.adam, Batch: cfg.BatchSize, Examples: o.work() / baselineShare}
+	adam := s.t.adam
+	adam.LR = float32(cfg.LR) // that of the last epoch may be another
+	b := baseline.Options{Split: cfg.Split, Model: o.cfg.ModelConfig(s.shape), Adam: adam, Batch: cfg.BatchSize, Examples: o.work() / baselineShare}
 	b.Features, b.Model.In = ownColumns(o.m, cfg.OwnFeatures())
 	if cfg.Kind().NodesAlone { // it is that model
 		b.Features = nil

@@ -38,6 +38,7 @@ func (s *session) Begin(ctx context.Context, x *run.Epoch) error {
 	e := x.Number
 	s.epoch = epoch{plan: s.plan.Epoch(e), counted: s.t.counted()}
 	s.epoch.record = Epoch{Epoch: e + 1, ValidAccuracy: -1, TestAccuracy: -1}
+	s.setRate(e)
 	r, plan := &s.epoch.record, s.epoch.plan
 	s.sum.Plan = plan.Policy
 	if x.Was.Batches == 0 {
@@ -189,6 +190,9 @@ func (s *session) validate(ctx context.Context, x *run.Epoch) error {
 		if err := s.keep(ctx, r, m, score); err != nil {
 			return err
 		}
+	}
+	if s.cfg.LRSchedule == config.SchedulePlateau && !s.run.Rule.Blind {
+		s.flat.look(r.Epoch, s.run.Rule.Best)
 	}
 	r.ValidSeconds = time.Since(start).Seconds()
 	return nil

@@ -18,7 +18,7 @@ var choices = map[string][]any{
 	"fanouts": {[]int{2, 2}, []int{-1, 3}}, "relation-fanouts": {"r0=2,2"}, "edge-weights": {true},
 	"edge-features": {[]string{"weight"}}, "features": {[]string{"x"}}, "split": {"split"}, "class-weights": {"auto"},
 	"sampler": {"dense", "weighted", "labor", "pinsage"}, "walks": {3}, "walk-length": {3}, "walk-restart": {.2}, "prune": {"1,1"},
-	"batch-size": {7}, "accumulate": {2}, "epochs": {2}, "patience": {1}, "lr": {.1}, "weight-decay": {.5}, "dropout": {.1},
+	"batch-size": {7}, "accumulate": {2}, "epochs": {2}, "patience": {1}, "lr": {.1}, "lr-schedule": {"cosine", "plateau"}, "weight-decay": {.5}, "dropout": {.1},
 	"input-dropout": {.3}, "seed": {uint64(5)}, "eval-every": {2}, "precomputed-hop": {true}, "history": {true},
 	"history-dtype": {"float16"}, "absent": {"ignore"}, "label-shift": {"off"}, "mixture": {"labels"}, "vectors": {"table", "memory"},
 	"table": {"other"}, "plan": {"hanoi", "rows", "memory", "trainnodes"}, "buffer": {2}, "row-reads": {"packed"}, "reuse": {1},

@@ -31,6 +31,7 @@ type Epoch struct {
 	ValidBalanced *float64 `json:"valid_balanced_accuracy,omitempty"`
 	TestBalanced  *float64 `json:"test_balanced_accuracy,omitempty"`
 
+	LR           float64 `json:"lr,omitempty"`  // of an epoch whose learning rate is not that of all
 	Best         bool    `json:"best"`          // the best validation accuracy so far; of a split without validation nodes, the last epoch
 	Seconds      float64 `json:"seconds"`       // of training, waits included
 	ValidSeconds float64 `json:"valid_seconds"` // of validation

@@ -26,6 +26,8 @@ type nodeProgress struct {
 	Best    float64 `json:"best"`  // validation accuracy of Summary.BestEpoch, balanced with class weights
 	Ended   bool    `json:"ended"` // no epoch was to follow
 	Summary Summary `json:"summary"`
+	// Plateaus are those so far; nil of a schedule that does not ask for them.
+	Plateaus *plateaus `json:"plateaus,omitempty"`
 	// VectorTable are the learned vectors that lie in a table, of the best epoch as of then; nil without.
 	VectorTable *VectorTable `json:"vector_table,omitempty"`
 	// StateBytes of what follows are nn.Params.SaveState. The rest are the values that the unfinished epoch
@@ -86,7 +88,9 @@ func resumeNode(fs vfs.FS, cfg *config.Config, m *store.Manifest) (_ *nodeProgre
 		p.Config.Mixture = config.MixtureRandom
 	}
 	cfg.Buffer = min(cfg.Buffer, len(m.Partitions)-len(m.Pinned)) // as the run took a larger one
-	*cfg, err = progress.Resume(*cfg, p.Config, (*config.Config).Normalize)
+	if *cfg, err = progress.Resume(*cfg, p.Config, (*config.Config).Normalize); err == nil {
+		err = cfg.CheckResumed(&p.Config)
+	}
 	return p, state, err
 }
 
@@ -123,6 +127,9 @@ func (s *session) Checkpoint(ctx context.Context, at run.Position) error {
 	within := at.Totals.Batches > 0
 	p := nodeProgress{Version: s.version, Config: *s.cfg, Position: at, Best: s.best, Ended: !within && !s.run.Rule.More(at.Epoch), Summary: s.total(),
 		VectorTable: s.vectors.ref(), StateBytes: len(state)}
+	if s.cfg.LRSchedule == config.SchedulePlateau {
+		p.Plateaus = &s.flat
+	}
 	s.state = state // whose memory the next one takes
 	params := [][]byte{state}
 	if within {

@@ -77,10 +77,12 @@ func TestNodeResumes(t *testing.T) {
 		"gcn, history":          {Plan: "hanoi", Buffer: 2, History: true, Model: "gcn"},
 		"rows, accumulated":     {Plan: "rows", RowReads: config.RowsCached, Accumulate: 3},
 		"memory, accumulated":   {Plan: "memory", Accumulate: 2},
+		"cosine":                {Plan: "rows", RowReads: config.RowsCached, LRSchedule: config.ScheduleCosine},
+		"plateau":               {Plan: "memory", LRSchedule: config.SchedulePlateau, Epochs: 16},
 		"trainnodes, rare eval": {Plan: "trainnodes", Buffer: 8, EvalEvery: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.Hidden, c.BatchSize, c.Epochs, c.Split, c.Threads, c.Seed = 8, 20, 5, "split", 1, 3
+			c.Hidden, c.BatchSize, c.Epochs, c.Split, c.Threads, c.Seed = 8, 20, max(c.Epochs, 5), "split", 1, 3
 			whole, err := trainNode(t.Context(), t, dir, c, Hooks{})
 			if err != nil {
 				t.Fatal(err)
@@ -132,8 +134,14 @@ func TestNodeResumes(t *testing.T) {
 				t.Errorf("broken off %d times, %d checkpoints in the middle of an epoch", broken, middle)
 			}
 			// A finished run is trained further, like one that was to be longer from the start.
-			c.Epochs, c.Resume = 7, true
+			c.Epochs, c.Resume = c.Epochs+2, true
 			longer, err := trainNode(t.Context(), t, dir, c, Hooks{})
+			if c.LRSchedule == config.ScheduleCosine { // which was at 0 at the end
+				if err == nil || !strings.Contains(err.Error(), "epoch 5, not 7") {
+					t.Errorf("two epochs more of a rate that falls to 0: %v", err)
+				}
+				return
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,6 +36,7 @@ type session struct {
 	looked  int64 // bytes read to count neighbours
 	passes  feed.Passes
 	known   int            // 1 + the epoch that the trainer's history was filled for
+	flat    plateaus       // so far
 	best    float64        // score of sum.BestEpoch, see [session.score]; −1 before
 	tested  []eval.Metrics // of valid and test, by sum.BestEpoch's validation; nil if this process made none
 	from    *nodeProgress
@@ -52,6 +53,9 @@ type session struct {
 func (s *session) train(ctx context.Context, state []byte, every progress.Interval) error {
 	s.start = time.Now()
 	s.sum, s.best, s.t.chosen = s.from.Summary, s.from.Best, s.hooks.Choices
+	if p := s.from.Plateaus; p != nil {
+		s.flat = *p
+	}
 	s.run = run.Run{Task: s, Rule: ruleOf(s.cfg), From: s.from.Position, Clock: progress.NewClock(every), Pipeline: s.t.pipe, Where: s.cfg.CheckpointFile,
 		Empty: "no training nodes in the plan's partitions", Batch: s.hooks.Batch}
 	s.run.Rule.Best, s.run.Rule.Blind = s.sum.BestEpoch, s.sum.BestEpoch > 0 && s.best < 0

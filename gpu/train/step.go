@@ -30,9 +30,9 @@ type trainer struct {
 	model   *nn.Model
 	batches *feed.Batches
 	key     keyed.Key
-	adam    gpu.AdamOptions
-	labels  []int32     // room for a mini-batch's
-	graphs  []gpu.Graph // likewise
+	adam    gpu.AdamOptions // of the epoch in hand
+	labels  []int32         // room for a mini-batch's
+	graphs  []gpu.Graph     // likewise
 	parts
 	sets  *nn.LabelSets     // nil: a node has one label at most
 	draws *sampling.Sampler // of the device; nil: the host draws
@@ -133,7 +133,7 @@ func (t *trainer) choose() {
 	if t.probe != nil {
 		t.completer = &probed{t.completer, t.probe}
 	}
-	step := each{t.model.Params(), t.adam}
+	step := each{t.model.Params(), &t.adam}
 	t.updater = &step
 	if t.cfg.Accumulate > 1 {
 		t.updater = &accumulated{each: step}

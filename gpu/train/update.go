@@ -12,10 +12,10 @@ import (
 // each takes a step of the optimiser with each mini-batch.
 type each struct {
 	params *nn.Params
-	adam   gpu.AdamOptions
+	adam   *gpu.AdamOptions
 }
 
-func (u *each) begin(x *minibatch) { x.adam = u.params.Step(u.adam) }
+func (u *each) begin(x *minibatch) { x.adam = u.params.Step(*u.adam) }
 
 func (u *each) step(x *minibatch) { u.params.Adam(x.pass.Queue, x.adam) }
 
@@ -26,7 +26,7 @@ type accumulated struct {
 }
 
 func (u *accumulated) begin(x *minibatch) {
-	x.adam = u.adam
+	x.adam = *u.adam
 	if x.last {
 		u.each.begin(x)
 	}

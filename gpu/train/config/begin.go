@@ -23,6 +23,7 @@ func (c *Config) BeginWith(b *Begin) {
 	from := b.Config
 	from.Features = from.OwnFeatures()
 	from.Epochs, from.Patience, from.EvalEvery, from.Seed = c.Epochs, c.Patience, c.EvalEvery, c.Seed
+	from.LRSchedule = c.LRSchedule
 	Options().Inherit(c, &from, options.Data, options.Model, options.Optimiser)
 	c.Begin = b
 }

@@ -64,9 +64,12 @@ type Config struct {
 	Accumulate int `json:"accumulate,omitempty"`
 	// Epochs of training; 0 (default): until the validation accuracy has not risen for Patience epochs, at most
 	// run.EpochsMax, and run.EpochsBlind where no node is for validation.
-	Epochs      int      `json:"epochs" resume:"free"`
-	Patience    int      `json:"patience,omitempty" resume:"free"` // default 20
-	LR          float64  `json:"lr"`                               // of Adam; default .005
+	Epochs   int     `json:"epochs" resume:"free"`
+	Patience int     `json:"patience,omitempty" resume:"free"` // default 20
+	LR       float64 `json:"lr"`                               // of Adam; default .005
+	// LRSchedule is how the learning rate goes on from epoch to epoch: ScheduleConstant (default), ScheduleCosine, ScheduleLinear or
+	// SchedulePlateau.
+	LRSchedule  string   `json:"lr_schedule,omitempty"`
 	WeightDecay float64  `json:"weight_decay"`
 	Dropout     *float64 `json:"dropout"` // of hidden states; default .5
 	// InputDropout drops elements of the first layer's input rows; nil (default): hopDropout with a precomputed hop,

@@ -48,6 +48,7 @@ func learningOptions() []option {
 		},
 		{Field: func(c *Config) any { return &c.LR }, Group: options.Optimiser, Help: "learning rate",
 			Default: .005, Values: options.Positive()},
+		scheduleOption(),
 		{Field: func(c *Config) any { return &c.WeightDecay }, Group: options.Optimiser,
 			Help: "L2 penalty, added to the gradient", Values: options.AtLeast(0)},
 		{
