@@ -68,7 +68,11 @@ func (r *Job) labelsOf(ctx context.Context, c int) (*labelling, error) {
 	case asked == LabelsClasses && len(names) > 0:
 	case len(names) > 0:
 		if by := separatorOf(names); by != 0 || asked == LabelsMulti {
-			l.sets = setsOfNames(names, by)
+			between := separators
+			if by != 0 {
+				between = string(by)
+			}
+			l.sets = setsOfNames(names, between)
 			if asked != LabelsMulti {
 				r.note("nodes have several of %d labels, with %q between them; --labels classes takes each of the %d texts for a class", l.sets.labels, by, len(names))
 			}

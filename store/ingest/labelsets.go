@@ -54,7 +54,7 @@ func separatorOf(texts []string) byte {
 			if strings.IndexByte(t, by) >= 0 {
 				several++
 			}
-			for _, p := range partsOf(t, by) {
+			for _, p := range partsOf(t, string(by)) {
 				parts[p] = true
 				all++
 			}
@@ -69,15 +69,14 @@ func separatorOf(texts []string) byte {
 // LabelsIn are the labels that texts are sets of, in order; nil where each text is likely a class.
 func LabelsIn(texts []string) []string {
 	if by := separatorOf(texts); by != 0 {
-		return setsOfNames(texts, by).names
+		return setsOfNames(texts, string(by)).names
 	}
 	return nil
 }
 
-// partsOf are the labels in a text, of which by is between them; 0: any separator is.
-func partsOf(text string, by byte) (parts []string) {
-	cut := func(r rune) bool { return by == 0 && strings.ContainsRune(separators, r) || by != 0 && r == rune(by) }
-	for _, p := range strings.FieldsFunc(text, cut) {
+// partsOf are the labels in a text, of which each of by may be between them.
+func partsOf(text, by string) (parts []string) {
+	for _, p := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(by, r) }) {
 		if p = strings.TrimSpace(p); p != "" {
 			parts = append(parts, p)
 		}
@@ -86,7 +85,7 @@ func partsOf(text string, by byte) (parts []string) {
 }
 
 // setsOfNames are the sets that texts say, whose labels are all that occur, in order.
-func setsOfNames(texts []string, by byte) *labelSets {
+func setsOfNames(texts []string, by string) *labelSets {
 	var labels []string
 	for _, t := range texts {
 		labels = append(labels, partsOf(t, by)...)
@@ -101,19 +100,25 @@ func setsOfNames(texts []string, by byte) *labelSets {
 }
 
 // addTexts finds the set of each text.
-func (s *labelSets) addTexts(input string, texts []string, by byte) error {
+func (s *labelSets) addTexts(input string, texts []string, by string) error {
+	known := make(map[string]int, len(s.names))
+	for j, n := range s.names {
+		known[n] = j
+	}
 	set := make([]byte, store.LabelSetBytes(s.labels))
 	for _, t := range texts {
 		clear(set)
 		for _, p := range partsOf(t, by) {
-			j := slices.Index(s.names, p)
-			if n, err := strconv.Atoi(p); s.names == nil && err == nil && n < s.labels {
-				j = n
+			j, ok := known[p]
+			if s.names == nil {
+				var err error
+				j, err = strconv.Atoi(p)
+				ok = err == nil && j >= 0 && j < s.labels
 			}
 			switch {
-			case j < 0 && s.names == nil:
+			case !ok && s.names == nil:
 				return source.Inputf(input, "label %.40q, expected one of the store's: numbers from 0 to %d", p, s.labels-1)
-			case j < 0:
+			case !ok:
 				return source.Inputf(input, "label %.40q, expected one of the store's: %.200q", p, s.names)
 			}
 			set[j/8] |= 1 << (j % 8)
@@ -147,19 +152,38 @@ func (r *Job) setsLike(spec *source.ColumnSpec, old *store.ColumnInfo) (*labelSe
 			return nil, err
 		}
 	}
+	kept := len(s.at)
 	switch {
-	case spec.Dim == s.labels:
+	case spec.Dim > 1 && spec.Dim == s.labels:
 		return s, nil
-	case spec.Dim > 1 || len(r.Desc.ClassNames) == 0:
+	case spec.Dim > 1 || len(r.Desc.ClassNames) == 0 && !labels.Own:
 		return nil, source.Inputf(r.Desc.Input, "labels of %d columns, the store's nodes have any of %d labels: expected rows of 0 and 1, or names with %s between them", spec.Dim, s.labels, separators)
 	}
-	return s, s.addTexts(r.Desc.Input, r.Desc.ClassNames, 0)
+	by := strings.Map(func(sep rune) rune {
+		if slices.ContainsFunc(s.names, func(n string) bool { return strings.ContainsRune(n, sep) }) {
+			return -1 // a part of names, and so between none
+		}
+		return sep
+	}, separators)
+	if err := s.addTexts(r.Desc.Input, r.Desc.ClassNames, by); err != nil {
+		return nil, err
+	}
+	if labels.Own {
+		for id := range kept {
+			s.ofText = append(s.ofText, int32(id))
+		}
+	}
+	return s, nil
 }
+
+// SetOfText is the number of the set that text k of the source's labels says, which were converted: as the store has it, if it does.
+func (r *Job) SetOfText(k int) int32 { return r.labels.sets.ofText[k] }
 
 // LabelNames are the labels of a store whose nodes have several.
 type LabelNames struct {
 	Count int
 	Names []string // nil = they have none
+	Own   bool     // the source numbers the store's own sets behind its texts
 }
 
 // rowsOfLabels says what rows of several elements are: sets of labels, or, where each has one, classes.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -20,11 +19,11 @@ type mergedLabels struct {
 	source.Source
 	l        *relabeller
 	spec     source.ColumnSpec
-	names    []string // of classes, or texts of sets, that rows count
+	names    []string // of classes, or texts of sets, that rows count; the store's own sets are counted behind them
 	remap    []int    // of those of the tables, by number
 	kind     ingest.Labels
 	nodeType string
-	sets     *store.LabelSets // the store's, whose numbers stand behind the tables' texts
+	sets     *store.LabelSets // the store's
 	numbers  bool
 	parts    *rowsGiven // of the split in hand
 }
@@ -62,27 +61,19 @@ func (l *relabeller) merge(old *store.ColumnInfo) (*mergedLabels, error) {
 		}
 	case x.sets != nil:
 		x.kind = ingest.LabelsMulti
-		x.names = slices.Clone(given)
-		for s := range x.sets.Len() { // behind the tables' texts
-			var of []string
-			for _, j := range x.sets.Of(int32(s), nil) {
-				if known == nil {
-					of = append(of, fmt.Sprint(j))
-				} else {
-					of = append(of, known[j])
-				}
-			}
-			x.names = append(x.names, strings.Join(of, "|"))
-		}
 	case given != nil && known == nil && l.m.Schema.Classes > 0:
 		return nil, source.Inputf(l.desc.Input, "labels are text such as %.40q, those of the store are numbers without names", given[0])
 	default:
 		x.kind, x.names = ingest.LabelsClasses, slices.Clone(known)
+		at := make(map[string]int, len(known))
+		for k, n := range known {
+			at[n] = k
+		}
 		for _, n := range given {
-			k := slices.Index(x.names, n)
-			if k < 0 {
+			k, ok := at[n]
+			if !ok {
 				k = len(x.names)
-				x.names = append(x.names, n)
+				at[n], x.names = k, append(x.names, n)
 			}
 			x.remap = append(x.remap, k)
 		}
@@ -106,7 +97,7 @@ func (x *mergedLabels) old(row []byte, label int32) {
 				v = 1
 			}
 		case x.sets != nil:
-			v = float64(len(x.names) - x.sets.Len() + int(label))
+			v = float64(len(x.names) + int(label))
 		default:
 			v = float64(label)
 		}
@@ -116,21 +107,12 @@ func (x *mergedLabels) old(row []byte, label int32) {
 
 // same reports whether a row of the tables says what the store's label does.
 func (x *mergedLabels) same(given []byte, label int32) bool {
+	if x.sets != nil && x.spec.Dim == 1 {
+		return x.l.edges.SetOfText(int(blocks.Float64.Float64(given))) == label
+	}
 	row := make([]byte, x.spec.RowBytes())
 	x.old(row, label)
-	given = x.given(nil, given)
-	if x.sets == nil || x.spec.Dim > 1 {
-		return slices.Equal(given, row)
-	}
-	of := func(row []byte) []string {
-		list := strings.FieldsFunc(x.names[int(blocks.Float64.Float64(row))], func(r rune) bool { return r == '|' || r == ';' })
-		for k := range list {
-			list[k] = strings.TrimSpace(list[k])
-		}
-		slices.Sort(list)
-		return list
-	}
-	return slices.Equal(of(given), of(row))
+	return slices.Equal(x.given(nil, given), row)
 }
 
 // given appends a row of the tables to out, with the merged numbers of classes.

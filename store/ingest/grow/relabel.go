@@ -72,7 +72,7 @@ func (l *relabeller) run(ctx context.Context) error {
 	r.Manifest.Partitions = slices.Clone(l.m.Partitions)
 	r.Manifest.Schema.NodeTypes = l.m.Schema.NodeTypes
 	r.Options.Labels, r.Like = l.merged.kind, map[string]*store.ColumnInfo{}
-	r.LabelNames = ingest.LabelNames{Count: l.m.Schema.Classes, Names: l.m.Schema.ClassNames}
+	r.LabelNames = ingest.LabelNames{Count: l.m.Schema.Classes, Names: l.m.Schema.ClassNames, Own: true}
 	if old != nil && old.Sets != nil {
 		r.Like[old.Name] = old
 	}

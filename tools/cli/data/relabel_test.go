@@ -68,6 +68,7 @@ func TestRelabel(t *testing.T) {
 		{"ids", "label", func(i int) string { return fmt.Sprint(i % 3) }, func(i int) string { return fmt.Sprint(i % 4) }, "2.5", "expected a class id"},
 		{"numbers", "rent", func(i int) string { return fmt.Sprintf("%g", 100.5*float64(i+1)) }, func(i int) string { return fmt.Sprintf("%g", -7-float64(i)) }, "much", "those of the store are numbers"},
 		{"multi", "tags", func(i int) string { return []string{"old|red", "red", "blue|old|red", ""}[i%4] }, func(i int) string { return []string{"blue|red", "old"}[i%2] }, "green|red", `label "green"`},
+		{"separators", "tags", func(i int) string { return []string{"new;old|red", "red", "blue|new;old|red", ""}[i%4] }, func(i int) string { return []string{"blue|red", "new;old"}[i%2] }, "old|red", `label "old"`},
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			dir := c.kind
