@@ -113,9 +113,15 @@ func readMetrics(path string) (*metrics.File, error) {
 	return m, nil
 }
 
-// reportColors are distinguishable in any kind of sight (Okabe and Ito).
+// palette are colors that are told apart in any kind of sight (Okabe and Ito).
+func palette() []color.RGBA {
+	return []color.RGBA{{0, 114, 178, 255}, {230, 159, 0, 255}, {0, 158, 115, 255}, {213, 94, 0, 255}, {204, 121, 167, 255}, {86, 180, 233, 255}, {0, 0, 0, 255}}
+}
+
+// reportColors are the first of [palette].
 func reportColors() (blue, orange, green color.Color) {
-	return color.RGBA{0, 114, 178, 255}, color.RGBA{230, 159, 0, 255}, color.RGBA{0, 158, 115, 255}
+	p := palette()
+	return p[0], p[1], p[2]
 }
 
 // reportPointsMax bounds the points of a curve; longer runs are averaged.
@@ -281,19 +287,22 @@ func (c reportChart) draw() (template.HTML, error) {
 	return template.HTML(svg), nil //nolint:gosec // drawn here, from numbers
 }
 
+// pageHead begins the template of a page, up to its headline.
+const pageHead = `<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{{.Title}}</title>
+<style>
+body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
+figure{margin:1.5rem 0}svg{max-width:100%;height:auto}
+table{border-collapse:collapse;margin:1rem 0}caption{text-align:left;font-weight:bold}.words{text-align:left}.matrix,.runs{overflow-x:auto}.matrix th{max-width:6rem;overflow:hidden;text-overflow:ellipsis}.matrix th.words{max-width:16rem}th,td{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #ddd}.best{font-weight:bold}
+</style></head><body>
+<h1>{{.Title}}</h1>`
+
 var reportPage = template.Must(template.New("report").Funcs(template.FuncMap{
 	"mb":      func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/1e6) },
 	"s":       func(s float64) string { return fmt.Sprintf("%.2f", s) },
 	"percent": func(x float64) string { return fmt.Sprintf("%.1f", 100*x) },
 	"sub":     func(a, b float64) float64 { return a - b },
-}).Parse(`<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{{.Title}}</title>
-<style>
-body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
-figure{margin:1.5rem 0}svg{max-width:100%;height:auto}
-table{border-collapse:collapse;margin:1rem 0}caption{text-align:left;font-weight:bold}.words{text-align:left}.matrix{overflow-x:auto}.matrix th{max-width:6rem;overflow:hidden;text-overflow:ellipsis}.matrix th.words{max-width:16rem}th,td{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #ddd}
-</style></head><body>
-<h1>{{.Title}}</h1>
+}).Parse(pageHead + `
 {{with .End}}<p>{{.}}</p>
 {{end}}{{range .Charts}}<figure><figcaption>{{.Caption}}</figcaption>{{.SVG}}</figure>
 {{end}}{{range .Confusion}}<div class="matrix"><table><caption>{{if .Mistakes}}What is mistaken for what most often, {{.Split}}{{else}}Confusion, {{.Split}}: rows are labels, columns what is predicted, colors shares of the row{{end}}</caption>

@@ -106,9 +106,10 @@ func (m *measured) curve(scale float64, seconds bool, of func(r *metrics.Result)
 	return points
 }
 
-// runColors tell runs apart in any kind of sight (Okabe and Ito); of more, they come again.
-func runColors() []color.RGBA {
-	return []color.RGBA{{0, 114, 178, 255}, {230, 159, 0, 255}, {0, 158, 115, 255}, {213, 94, 0, 255}, {204, 121, 167, 255}, {86, 180, 233, 255}, {0, 0, 0, 255}}
+// runColor tells run i apart; of many, colors come again.
+func runColor(i int) color.RGBA {
+	p := palette()
+	return p[i%len(p)]
 }
 
 // comparedCharts are the curves of several runs.
@@ -119,7 +120,7 @@ func comparedCharts(runs []measured) (charts []reportFigure) {
 		for i := range runs {
 			points := runs[i].curve(m.scale, x == "seconds", m.of)
 			found = found || len(points) > 0
-			c.curves = append(c.curves, reportCurve{runs[i].name, points, runColors()[i%len(runColors())]})
+			c.curves = append(c.curves, reportCurve{runs[i].name, points, runColor(i)})
 		}
 		if found {
 			charts = append(charts, reportFigure{Caption: caption, spec: c})
@@ -165,7 +166,7 @@ func comparedRuns(runs []measured) (rows []comparedRun, flags []string) {
 	for i := range runs {
 		r := &runs[i]
 		row := comparedRun{Name: r.name, Epochs: r.Epochs[len(r.Epochs)-1].Epoch, Seconds: fmt.Sprintf("%.1f", r.seconds()), Read: command.FormatSize(r.read()), Metric: "unfinished"}
-		c := runColors()[i%len(runColors())]
+		c := runColor(i)
 		row.Color = template.CSS(fmt.Sprintf("color:rgb(%d,%d,%d)", c.R, c.G, c.B)) //nolint:gosec // numbers
 		for _, m := range metricsCompared() {
 			if r.End == nil || m.valid(r.End) == nil && m.test(r.End) == nil {
@@ -204,14 +205,7 @@ func renderComparison(runs []measured, title string) ([]byte, error) {
 	return page.Bytes(), err
 }
 
-var comparisonPage = template.Must(template.New("comparison").Parse(`<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{{.Title}}</title>
-<style>
-body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
-figure{margin:1.5rem 0}svg{max-width:100%;height:auto}
-.runs{overflow-x:auto}table{border-collapse:collapse;margin:1rem 0}caption{text-align:left;font-weight:bold}.words{text-align:left}th,td{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #ddd}.best{font-weight:bold}
-</style></head><body>
-<h1>{{.Title}}</h1>
+var comparisonPage = template.Must(template.New("comparison").Parse(pageHead + `
 <div class="runs"><table><caption>Runs{{if .Settings}}, with the settings by which they differ{{end}}</caption>
 <tr><th class="words">run</th><th class="words">judged by</th><th>validation</th><th>test</th><th>of epoch</th><th>epochs</th><th>seconds</th><th>read</th>{{range .Settings}}<th>{{.}}</th>{{end}}</tr>
 {{range .Runs}}<tr{{if .Best}} class="best"{{end}}><td class="words"><span style="{{.Color}}">■</span> {{.Name}}</td><td class="words">{{.Metric}}</td><td>{{.Valid}}</td><td>{{.Test}}</td><td>{{.Epoch}}</td><td>{{.Epochs}}</td><td>{{.Seconds}}</td><td>{{.Read}}</td>{{range .Settings}}<td>{{.}}</td>{{end}}</tr>

@@ -9,7 +9,6 @@ import (
 	"gonum.org/v1/plot/plotter"
 
 	"github.com/gstore/gstore/store/buffer/metrics"
-	"github.com/gstore/gstore/tools/cli/command"
 )
 
 // resultCharts are the curves of what epochs came to; none where a run wrote no results.
@@ -62,14 +61,14 @@ func ending(e *metrics.End) string {
 		return ""
 	case e.TestMRR != nil && e.TestHits10 != nil:
 		return fmt.Sprintf("Test MRR %.4f, hits@10 %.4f (filtered, against all nodes).", *e.TestMRR, *e.TestHits10)
-	case e.TestMAE != nil && e.ValidMAE != nil:
-		return fmt.Sprintf("Test MAE %s, validation %s, of epoch %d.", command.FormatNumber(*e.TestMAE), command.FormatNumber(*e.ValidMAE), e.BestEpoch)
-	case e.TestMicroF1 != nil && e.ValidMicroF1 != nil:
-		return fmt.Sprintf("Test micro F1 %.2f %%, validation %.2f %%, of epoch %d.", 100**e.TestMicroF1, 100**e.ValidMicroF1, e.BestEpoch)
-	case e.TestAccuracy != nil && e.ValidAccuracy != nil:
-		return fmt.Sprintf("Test accuracy %.2f %%, validation %.2f %%, of epoch %d.", 100**e.TestAccuracy, 100**e.ValidAccuracy, e.BestEpoch)
-	case e.TestAccuracy != nil:
-		return fmt.Sprintf("Test accuracy %.2f %%, of epoch %d.", 100**e.TestAccuracy, e.BestEpoch)
+	}
+	for _, m := range metricsCompared() {
+		switch valid, test := m.text(m.valid(e)), m.text(m.test(e)); {
+		case test != "" && valid != "":
+			return fmt.Sprintf("Test %s %s, validation %s, of epoch %d.", m.name, test, valid, e.BestEpoch)
+		case test != "":
+			return fmt.Sprintf("Test %s %s, of epoch %d.", m.name, test, e.BestEpoch)
+		}
 	}
 	return ""
 }
