@@ -25,7 +25,7 @@ func scheduleOption() option {
 			"where validation has not improved for %d epochs", PlateauEpochs),
 		Otherwise: ScheduleConstant, Values: options.Words(ScheduleConstant, ScheduleCosine, ScheduleLinear, SchedulePlateau),
 		Rules: []rule{{
-			When: condition{Text: "--lr-schedule cosine or linear", Holds: func(c *Config) bool { return c.fallsOver() }},
+			When: condition{Text: "--lr-schedule cosine or linear", Holds: func(c *Config) bool { return c.FallsOver() }},
 			Needs: condition{Text: "a number of --epochs", Holds: func(c *Config) bool { return c.Epochs > 0 },
 				Found: func(*Config) string { return "--epochs auto" }, Fix: "Give one, or use --lr-schedule plateau"},
 			Why: "the rate is 0 at their end",
@@ -33,8 +33,8 @@ func scheduleOption() option {
 	}
 }
 
-// fallsOver reports whether the learning rate is a function of the number of epochs.
-func (c *Config) fallsOver() bool {
+// FallsOver reports whether the learning rate is a function of the number of epochs.
+func (c *Config) FallsOver() bool {
 	return c.LRSchedule == ScheduleCosine || c.LRSchedule == ScheduleLinear
 }
 
@@ -54,7 +54,7 @@ func (c *Config) Rate(epoch, plateaus int) float64 {
 
 // CheckResumed refuses another number of epochs than that of the run which c resumes, where its learning rate follows from it.
 func (c *Config) CheckResumed(was *Config) error {
-	if c.fallsOver() && c.Epochs != was.Epochs {
+	if c.FallsOver() && c.Epochs != was.Epochs {
 		return fmt.Errorf("train: resume: the run's learning rate falls to 0 at the end of epoch %d, not %d: leave --epochs out or begin afresh (with --lr-schedule constant or plateau their number may change)", was.Epochs, c.Epochs)
 	}
 	return nil

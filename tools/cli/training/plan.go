@@ -118,6 +118,9 @@ func (o *planOptions) check(m *store.Manifest) (links bool, err error) {
 	if links {
 		return true, o.bound.Check(linkTask)
 	}
+	if o.node.FallsOver() {
+		o.node.Epochs = o.epochs // train is given a number, and here it is that of the plan
+	}
 	return false, o.bound.Check(nodeTask)
 }
 

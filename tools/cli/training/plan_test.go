@@ -107,6 +107,28 @@ func TestPlanDeviceRows(t *testing.T) {
 	}
 }
 
+// TestPlanSchedule: a learning-rate schedule, which reads nothing, is taken as train takes it, and changes nothing that is planned.
+func TestPlanSchedule(t *testing.T) {
+	dir := coraStore(t)
+	plan := func(flags ...string) string {
+		t.Helper()
+		code, stdout, stderr := clitest.Run(t, append([]string{"plan", dir, "--measure", "0", "--plan", "hanoi", "--buffer", "2"}, flags...)...)
+		if code != cli.ExitOK || !strings.Contains(stdout, "hanoi") {
+			t.Fatalf("%v: exit code %d: %s%s", flags, code, stdout, stderr)
+		}
+		return stdout
+	}
+	for _, schedule := range []string{"cosine", "linear", "plateau"} {
+		if got, want := plan("--lr-schedule", schedule, "--epochs", "3"), plan("--epochs", "3"); got != want {
+			t.Errorf("%s: %s, without %s", schedule, got, want)
+		}
+	}
+	plan("--lr-schedule", "cosine")
+	if code, _, stderr := clitest.Run(t, "plan", dir, "--lr-schedule", "stairs"); code != cli.ExitUsage || !strings.Contains(stderr, "constant, cosine, linear or plateau") {
+		t.Errorf("no schedule: exit code %d: %s", code, stderr)
+	}
+}
+
 // TestPlanHistory: what a plan says of a history is what a run with one holds and reads.
 func TestPlanHistory(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 2000, Edges: 9000, Partitions: 8}))
