@@ -15,6 +15,9 @@ func Float16Value(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
+// MaxFloat16 is the largest finite float16.
+const MaxFloat16 = 65504
+
 // Float16Bits rounds to the nearest binary16, ties to even; 65520 and more become
 // infinite, a NaN the quiet one.
 func Float16Bits(f float32) uint16 {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -34,6 +35,9 @@ func Column(feature string, kind eval.HopKind) string {
 func Feature(column string, kind eval.HopKind) (string, bool) {
 	return strings.CutSuffix(column, Column("", kind))
 }
+
+// ErrRange says that what was computed is too large for the type that it is to be stored as; float32 holds it.
+var ErrRange = fmt.Errorf("%w: out of range", store.ErrInvalid)
 
 // IsHop reports whether a column is one that [Hop] made, or was when it was exported.
 func IsHop(c *store.ColumnInfo) bool {
@@ -79,8 +83,8 @@ func hasHop(k *nn.Kind) bool { return k.Hop == nn.HopMean || k.Hop == nn.HopSum 
 // column more for each of o.Features, or several with o.EachRelation: for every node the exact mean of the feature over its neighbours, 0
 // for nodes without any, or the sum that o.Model makes (docs/lab/findings.md, "First hop precomputed"), computed in float32 and rounded
 // once to o.Elem. It streams over the store like an evaluation, once a feature. It returns the columns' names;
-// one that is there already is left alone, or replaced if another o.Elem, or o.EdgeWeights, is asked for. A mean
-// that o.Elem cannot hold is an error, and nothing is changed.
+// one that is there already is left alone, or replaced if another o.Elem, or o.EdgeWeights, is asked for. What
+// o.Elem cannot hold is [ErrRange], and nothing is changed.
 func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (names []string, err error) {
 	st, err := store.Open(dir, store.Options{FS: o.FS, Scratch: o.Scratch})
 	if err != nil {
@@ -181,10 +185,7 @@ func plan(m *store.Manifest, o Options) (hops []hop, err error) {
 			continue
 		}
 		if h.elem == blocks.Invalid {
-			h.elem = h.column.Elem
-			if h.elem == blocks.Int8 { // means need finer steps than their terms
-				h.elem = blocks.Float16
-			}
+			h.elem = meanElem(h.column)
 		}
 		if h.elem == blocks.Int8 {
 			return nil, fmt.Errorf("train: precompute %s as %v: expected float32, float16 or bfloat16", h.name, h.elem)
@@ -194,6 +195,20 @@ func plan(m *store.Manifest, o Options) (hops []hop, err error) {
 		}
 	}
 	return hops, nil
+}
+
+// meanElem returns the type that means of a column are stored as unasked: the column's own, or of int8, where they need finer steps than
+// their terms, float16, or float32 where a term can be too large for float16.
+func meanElem(c *store.ColumnInfo) blocks.ElemType {
+	if c.Elem != blocks.Int8 {
+		return c.Elem
+	}
+	for _, scale := range c.Scale {
+		if math.MaxInt8*math.Abs(float64(scale)) > blocks.MaxFloat16 {
+			return blocks.Float32
+		}
+	}
+	return blocks.Float16
 }
 
 // make writes the column's file and enters it in m, in place of one that was there. A failure leaves no file.
@@ -355,7 +370,7 @@ func encodeFloats(x []float32, elem blocks.ElemType) ([]byte, error) {
 	for i, v := range x { // element i is read before bytes 2i and 2i+1 are written
 		h := encode(v)
 		if h&infinite == infinite {
-			return nil, fmt.Errorf("%w: a mean of %g does not fit %v", store.ErrInvalid, v, elem)
+			return nil, fmt.Errorf("%w: %g does not fit %v", ErrRange, v, elem)
 		}
 		binary.LittleEndian.PutUint16(b[2*i:], h)
 	}

@@ -326,7 +326,7 @@ func TestHistoryFinish(t *testing.T) {
 		want []float64
 	}{
 		{blocks.Float32, []float64{1, -3, 1e6, -1e30, 5, .1, 7, 8}},
-		{blocks.Float16, []float64{1, -3, history.Float16Max, -history.Float16Max, 5, .0999755859375, 7, 8}},
+		{blocks.Float16, []float64{1, -3, blocks.MaxFloat16, -blocks.MaxFloat16, 5, .0999755859375, 7, 8}},
 		{blocks.BFloat16, []float64{1, -3, 999424, -1.0002555517425873e30, 5, .10009765625, 7, 8}},
 	} {
 		h := &history.Layer{Options: history.Options{Dim: 4, Elem: c.elem}}

@@ -93,11 +93,14 @@ func (g *Graph) line(e Edge, undirected, relation, typed bool) string {
 	}
 	fields := []string{src, dst}
 	if relation {
-		r := g.Relations[e.Relation]
-		if typed {
-			r.Name = g.Types[r.Src] + ":" + r.Name + ":" + g.Types[r.Dst]
+		name := "edge"
+		if e.Relation != noRelation {
+			r := g.Relations[e.Relation]
+			if name = r.Name; typed {
+				name = g.Types[r.Src] + ":" + r.Name + ":" + g.Types[r.Dst]
+			}
 		}
-		fields = append(fields, r.Name)
+		fields = append(fields, name)
 	}
 	if g.Weights {
 		fields = append(fields, text(e.Weight))
@@ -110,6 +113,9 @@ func (g *Graph) line(e Edge, undirected, relation, typed bool) string {
 	}
 	return strings.Join(fields, "\t")
 }
+
+// noRelation is of edges of a graph whose input names none.
+const noRelation = -1
 
 // kept applies the rules for self loops and duplicates.
 func (g *Graph) kept(c Case) (edges []Edge) {
@@ -126,13 +132,16 @@ func (g *Graph) kept(c Case) (edges []Edge) {
 		}
 	}
 	if loops == "add" {
-		first := 0 // relation; triples have those alone that they name
-		if c.Is("format", "triples") {
+		first := 0 // relation; triples and edge lists have those alone that they name
+		if c.Is("format", "triples", "edgelist") {
 			all := slices.Clone(g.Edges)
 			for _, l := range g.Lists {
 				all = append(all, l.Edges...)
 			}
-			first = slices.MinFunc(all, func(a, b Edge) int { return a.Relation - b.Relation }).Relation
+			first = noRelation
+			if len(all) > 0 {
+				first = slices.MinFunc(all, func(a, b Edge) int { return a.Relation - b.Relation }).Relation
+			}
 		}
 		for v := range g.Nodes {
 			edges = append(edges, Edge{Src: v, Dst: v, Relation: first, Features: make([]float32, g.EdgeDim)})

@@ -58,6 +58,7 @@ func Remedies(args []string, message string) (lines [][]string) {
 			}
 		case value == "" || value == strings.ToUpper(value) && value != strings.ToLower(value): // a name of what is to be given
 		case slices.Contains(words, value) || value == FlagOf(args, f[1]):
+		case f[1] == "--header" && value == "yes": // no file of the zoo that gstore must ask about has one
 		default:
 			add(SetFlag(args, f[1], value))
 		}

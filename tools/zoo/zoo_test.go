@@ -92,13 +92,14 @@ func TestRemedies(t *testing.T) {
 	args := []string{"train", "s", "--mem", "1MiB", "--plan", "rows", "--history"}
 	for message, want := range map[string]string{
 		"budget too small: 1.0 MiB; the smallest that works is 73MiB, or less with more partitions": "train s --mem 73MiB --plan rows --history",
-		"use --plan memory":              "train s --mem 1MiB --plan memory --history",
-		"train without --history":        "train s --mem 1MiB --plan rows",
-		"--overwrite replaces it":        "train s --mem 1MiB --plan rows --history --overwrite",
-		"--plan rows needs nodes":        "",
-		"--table NAME keeps both":        "",
-		"say --x plan=rows":              "train s --mem 1MiB --history --x plan=rows",
-		"give --eval-every -1, or more.": "train s --mem 1MiB --plan rows --history --eval-every -1",
+		"use --plan memory":                                       "train s --mem 1MiB --plan memory --history",
+		"train without --history":                                 "train s --mem 1MiB --plan rows",
+		"--overwrite replaces it":                                 "train s --mem 1MiB --plan rows --history --overwrite",
+		"--plan rows needs nodes":                                 "",
+		"--table NAME keeps both":                                 "",
+		"say --x plan=rows":                                       "train s --mem 1MiB --history --x plan=rows",
+		"is it a header (--header yes) or an edge (--header no)?": "train s --mem 1MiB --plan rows --history --header no",
+		"give --eval-every -1, or more.":                          "train s --mem 1MiB --plan rows --history --eval-every -1",
 	} {
 		got := ""
 		if l := Remedies(args, message); len(l) > 0 {

@@ -198,9 +198,6 @@ func (h *Layer) addUp(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x eval.Ad
 	return h.sums.Write(blocks.Bytes(sums), k)
 }
 
-// Float16Max is the largest finite float16.
-const Float16Max = 65504
-
 // Finish makes rows of divided sums, in place, and returns their bytes.
 func (h *Layer) Finish(sums []float32) []byte {
 	out, row := blocks.Bytes(sums), h.RowBytes()
@@ -225,7 +222,7 @@ func (h *Layer) Finish(sums []float32) []byte {
 			clear(b)
 		case h.Elem == blocks.Float16:
 			for j, v := range x[:h.Dim] {
-				binary.LittleEndian.PutUint16(b[2*j:], blocks.Float16Bits(max(-Float16Max, min(v, Float16Max))))
+				binary.LittleEndian.PutUint16(b[2*j:], blocks.Float16Bits(max(-blocks.MaxFloat16, min(v, blocks.MaxFloat16))))
 			}
 		case h.Elem == blocks.BFloat16:
 			for j, v := range x[:h.Dim] {

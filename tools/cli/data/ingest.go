@@ -337,7 +337,7 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 		}
 		defer func() { err = errors.Join(err, dev.Close()) }()
 		if _, err := precompute.Hop(ctx, dir, dev, o.hop(in.MemoryBytes)); err != nil {
-			return fmt.Errorf("%s is made, its hop is not (gstore precompute %s does that alone): %w", dir, dir, err)
+			return fmt.Errorf("%s is made, its hop is not (gstore precompute %s does that alone): %w", dir, dir, hopError(err))
 		}
 	}
 	if o.mem != "" { // better known now than after a layout that does not do

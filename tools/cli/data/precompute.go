@@ -63,7 +63,7 @@ another type.`,
 			defer func() { err = errors.Join(err, dev.Close()) }()
 			names, err := precompute.Hop(cmd.Context(), args[0], dev, precompute.Options{Features: o.features, Elem: elem, Model: o.model, EdgeWeights: o.weighted, EachRelation: o.relation, MemoryBytes: int64(o.mem), Scratch: o.scratch})
 			if err != nil {
-				return err
+				return hopError(err)
 			}
 			if e.JSON {
 				e.Event("summary", map[string]any{"columns": names, "seconds": time.Since(start).Seconds(), "cpu_seconds": usage.CPUSeconds(), "peak_rss_bytes": usage.PeakRSSBytes()})
@@ -84,6 +84,14 @@ another type.`,
 	command.ScratchFlag(cmd.Flags(), &o.scratch)
 	completeValues(cmd.Flags())
 	return cmd
+}
+
+// hopError says what holds what is too large for the type that it was to be stored as.
+func hopError(err error) error {
+	if errors.Is(err, precompute.ErrRange) {
+		return fmt.Errorf("%w; --dtype float32 holds it", err)
+	}
+	return err
 }
 
 // parseHopDtype reads the flag that says what means are stored as; "" leaves it to the feature's type.

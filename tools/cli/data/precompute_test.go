@@ -254,3 +254,31 @@ func TestPrecomputeEachRelation(t *testing.T) {
 		t.Errorf("exit code %d without means: %s", code, stderr)
 	}
 }
+
+// TestPrecomputeRange: means of int8 features whose terms no float16 holds are stored as float32 unasked, and what was asked for and does
+// not hold them is refused, with what does.
+func TestPrecomputeRange(t *testing.T) {
+	dir := t.TempDir()
+	clitest.MustRun(t, "generate", "sbm", filepath.Join(dir, "in"), "--nodes", "50", "--edges", "200", "--classes", "3", "--features", "2", "--quiet")
+	file := filepath.Join(dir, "in", "node_feat.npy")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.LittleEndian.PutUint32(b[len(b)-8:], math.Float32bits(1e9)) // the last node's first feature
+	if err := os.WriteFile(file, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "s")
+	clitest.MustRun(t, "ingest", filepath.Join(dir, "in"), out, "--feature-dtype", "int8", "--self-loops", "add", "--quiet")
+	code, _, says := clitest.Run(t, "precompute", out, "--dtype", "float16")
+	if code == cli.ExitOK || !strings.Contains(says, "does not fit float16; --dtype float32 holds it") {
+		t.Fatalf("exit code %d: %s", code, says)
+	}
+	clitest.MustRun(t, "precompute", out, "--quiet")
+	for id, row := range columnByExternal(t, out, "x.hop1") {
+		if len(row) != 8 {
+			t.Fatalf("node %d has a row of %d bytes, expected two float32", id, len(row))
+		}
+	}
+}
