@@ -239,7 +239,11 @@ func (k *Converter) convert(out, rows []byte, at source.Position) ([]byte, error
 			return nil, fmt.Errorf("%w: features of type %v", source.ErrOptions, k.Elem)
 		}
 		if !fits {
-			return nil, source.Inputf(at.Of(i/k.spec.Dim), "column %d of %s is %g, too large for %v", i%k.spec.Dim, k.spec.Name, x, k.Elem)
+			wider := "float32"
+			if k.Elem == blocks.Float32 || math.Abs(x) > math.MaxFloat32 {
+				wider = "float64"
+			}
+			return nil, source.Inputf(at.Of(i/k.spec.Dim), "column %d of %s is %g, too large for %v: --feature-dtype %s holds it", i%k.spec.Dim, k.spec.Name, x, k.Elem, wider)
 		}
 	}
 	return out, nil

@@ -145,7 +145,7 @@ func (m *model) others(p *plain, outputs matrix, answers *Content, summary map[s
 			return errorf("node %q: no answer of %d outputs", id, outputs.cols)
 		}
 		label, part := strings.Fields(p.rows[v].Label), p.rows[v].Part
-		known := part != "none" && label[0] != "NaN" && label[0] != "-1" && label[0] != ""
+		known := part != "none" && label[0] != "NaN" && (label[0] != "-1" || m.Numbers != nil)
 		if known {
 			of[part]++
 		}

@@ -61,6 +61,8 @@ var documented = []string{
 	"invalid assignment file",
 	"the store has no edges",
 	"has no trained model: run gstore train",
+	"it holds the learned vectors of an earlier run",
+	"holds it", // a number that is too large for a type, in a wider one
 }
 
 // Verdict judges an outcome by its exit code and what was said.
