@@ -20,10 +20,21 @@ type Old struct {
 	stop       func()
 	head       *store.BucketPart // not yet written; nil = the stripe has no more
 	limit      int64             // bytes that merging a bucket may take
+	equal      Equal
 }
 
-// NewOld reads the store that edges with rules are appended to.
-func NewOld(ctx context.Context, s *store.Store, rules Rules, memory int64) *Old {
+// Equal says what becomes of stored edges that equal new ones, in ends and in relation.
+type Equal int
+
+// The kinds of [Equal].
+const (
+	EqualStay    Equal = iota // they stay, and the rule for duplicates says whether the new ones come beside them
+	EqualReplace              // they go, and the new ones come
+	EqualDelete               // they go, and no new one comes
+)
+
+// NewOld reads the store that edges with rules are appended to, or taken from.
+func NewOld(ctx context.Context, s *store.Store, rules Rules, equal Equal, memory int64) *Old {
 	m := s.Manifest()
 	var columns []*store.ColumnInfo
 	if rules.Relations > 0 {
@@ -36,7 +47,7 @@ func NewOld(ctx context.Context, s *store.Store, rules Rules, memory int64) *Old
 			}
 		}
 	}
-	return &Old{ctx: ctx, stripes: s.ReadStripes(columns, min(memory, 64<<20), 2*memory), partitions: len(m.Partitions), limit: 2 * memory}
+	return &Old{ctx: ctx, stripes: s.ReadStripes(columns, min(memory, 64<<20), 2*memory), partitions: len(m.Partitions), limit: 2 * memory, equal: equal}
 }
 
 // errStopped ends the reading of a stripe that nobody wants any more.
@@ -92,6 +103,27 @@ func (o *Old) Close() error {
 type bucketMerge struct {
 	old, keys []uint64
 	columns   [][]byte
+	widths    []int // bytes of a row of each column
+}
+
+// begin empties the bucket, whose columns are like those of n new edges.
+func (m *bucketMerge) begin(columns [][]byte, n int) {
+	m.keys, m.widths = m.keys[:0], m.widths[:0]
+	for len(m.columns) < len(columns) {
+		m.columns = append(m.columns, nil)
+	}
+	for c := range columns {
+		m.widths = append(m.widths, len(columns[c])/n)
+		m.columns[c] = m.columns[c][:0]
+	}
+}
+
+// take adds an edge, row i of columns from.
+func (m *bucketMerge) take(key uint64, from [][]byte, i int) {
+	m.keys = append(m.keys, key)
+	for c, n := range m.widths {
+		m.columns[c] = append(m.columns[c], from[c][i*n:(i+1)*n]...)
+	}
 }
 
 // oldKeys decodes an old bucket.
@@ -147,20 +179,7 @@ func (w *edgeWriter) mergeOld(src int, keys []uint64) (_ []uint64, columns [][]b
 		return nil, nil, err
 	}
 	old := m.oldKeys(o.head)
-	widths := make([]int, len(w.columns))
-	for len(m.columns) < len(w.columns) {
-		m.columns = append(m.columns, nil)
-	}
-	for c := range widths {
-		widths[c] = len(w.columns[c]) / len(keys)
-		m.columns[c] = m.columns[c][:0]
-	}
-	m.keys = m.keys[:0]
-	take := func(from [][]byte, i int) {
-		for c, n := range widths {
-			m.columns[c] = append(m.columns[c], from[c][i*n:(i+1)*n]...)
-		}
-	}
+	m.begin(w.columns, len(keys))
 	relation := w.s.Rules.RelationBytes()
 	i, same := 0, 0 // old edges taken; where those with the last key begin
 	for k, key := range keys {
@@ -168,16 +187,14 @@ func (w *edgeWriter) mergeOld(src int, keys []uint64) (_ []uint64, columns [][]b
 			if old[i] != old[same] {
 				same = i
 			}
-			m.keys = append(m.keys, old[i])
-			take(o.head.Columns, i)
+			m.take(old[i], o.head.Columns, i)
 			i++
 		}
 		if w.s.Rules.Drop && w.stored(old[same:i], key, o.head.Columns, same, k, w.s.Rules.equalBytes()) {
 			w.counts.Duplicates++
 			continue
 		}
-		m.keys = append(m.keys, key)
-		take(w.columns, k)
+		m.take(key, w.columns, k)
 		var first [][]byte
 		if relation > 0 {
 			first = [][]byte{w.columns[0][k*relation : (k+1)*relation]}
@@ -185,11 +202,10 @@ func (w *edgeWriter) mergeOld(src int, keys []uint64) (_ []uint64, columns [][]b
 		w.countRelations(first, 1)
 	}
 	for ; i < len(old); i++ {
-		m.keys = append(m.keys, old[i])
-		take(o.head.Columns, i)
+		m.take(old[i], o.head.Columns, i)
 	}
 	// The head's columns are copied: the next bucket may be read.
-	return m.keys, m.columns[:len(widths)], o.advance()
+	return m.keys, m.columns, o.advance()
 }
 
 // Stored reports whether new edge k, of the given key, equals one of the old edges run, the

@@ -263,6 +263,11 @@ type Counts struct {
 	Stored     uint64
 	Duplicates uint64
 	Written    []bool // rows that were written: all, but for an append
+
+	// Of edges that replace stored ones or delete them:
+	Gone          uint64   // stored edges that went
+	RelationsGone []uint64 // these, by relation
+	Unmatched     uint64   // that no stored edge equals
 }
 
 // unit is a run of the key space that is sorted in memory at once: a shard, or

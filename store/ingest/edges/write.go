@@ -234,7 +234,7 @@ type edgeWriter struct {
 
 func newEdgeWriter(s *Scatter, f *Files) *edgeWriter {
 	return &edgeWriter{s: s, f: f, enc: blocks.NewStripeEncoder(f.Topology, s.Layout.Sizes), stripe: -1,
-		counts: Counts{Rows: make([]uint64, s.Layout.Partitions()), Written: make([]bool, s.Layout.Partitions()), Relations: make([]uint64, max(1, s.Rules.Relations))}}
+		counts: Counts{Rows: make([]uint64, s.Layout.Partitions()), Written: make([]bool, s.Layout.Partitions()), Relations: make([]uint64, max(1, s.Rules.Relations)), RelationsGone: make([]uint64, max(1, s.Rules.Relations))}}
 }
 
 // advance closes the open stripe and writes empty ones until stripe is open.
@@ -316,15 +316,19 @@ func (w *edgeWriter) unit(u unit, b *sortBuffers) error {
 			run[k] = key>>lb&mask<<32 | key&mask
 		}
 		columns := w.columns
-		if w.s.Old != nil {
-			var err error
-			if run, columns, err = w.mergeOld(int(src), run); err != nil {
-				return err
-			}
-		} else {
+		var err error
+		switch {
+		case w.s.Old == nil:
 			w.countRelations(columns, len(run))
+		case w.s.Old.equal == EqualStay:
+			run, columns, err = w.mergeOld(int(src), run)
+		default:
+			run, columns, err = w.takeOld(int(src), run)
 		}
-		if err := w.bucket(src, run, columns); err != nil {
+		if err == nil && len(run) > 0 {
+			err = w.bucket(src, run, columns)
+		}
+		if err != nil {
 			return err
 		}
 		i = j

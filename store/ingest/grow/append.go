@@ -41,6 +41,8 @@ type Options struct {
 	// ids may be written in another way than the store's, and [ErrNewNodes] says so. 0 = any; ten are
 	// never too many.
 	NewShare float64
+	// Change says what the source's edges are to those that the store has.
+	Change Change
 	// DryRun does all but the commit: the store stays as it is, and the report says what its next version would be.
 	DryRun bool
 	// FS is where the store is; nil = the real file system.
@@ -60,9 +62,11 @@ type Report struct {
 	NewNodes         uint64
 	NewPartitions    int
 	EdgesRead        uint64
-	EdgesAdded       uint64 // stored edges more than before
+	EdgesAdded       uint64 // edges that the store did not have
 	Duplicates       uint64 // edges dropped: in the input twice, or in the store
 	SelfLoops        uint64 // dropped
+	EdgesGone        uint64 // stored edges that were deleted, or replaced
+	EdgesMissing     uint64 // edges of the source that were to be deleted, and that the store does not have
 	StripesRewritten int    // of partitions that were there
 	BytesWritten     int64  // the new version's own files
 	BytesSpilled     int64
@@ -213,6 +217,9 @@ func (a *appender) run(ctx context.Context) error {
 	if err := a.addEdges(ctx); err != nil {
 		return fmt.Errorf("edges: %w", err)
 	}
+	if a.o.Change == Delete && a.rep.EdgesGone == 0 {
+		return source.Inputf(a.desc.Input, "the store has none of its %d edges", a.rep.EdgesMissing)
+	}
 	if a.newNodes > 0 {
 		if err := a.addNodes(ctx); err != nil {
 			return err
@@ -223,60 +230,6 @@ func (a *appender) run(ctx context.Context) error {
 	}
 	a.dropDerived()
 	return a.commit(ctx)
-}
-
-// commit makes the new manifest the store's next version.
-func (a *appender) commit(ctx context.Context) error {
-	known := map[string]bool{}
-	for _, f := range a.w.Base().Files {
-		known[f.Name] = true
-	}
-	dropUnused(a.m)
-	for _, f := range a.m.Files {
-		if !known[f.Name] {
-			a.rep.BytesWritten += f.Size
-		}
-	}
-	a.rep.Manifest = a.m
-	if a.o.DryRun {
-		a.m.Version = a.w.Version()
-		return nil
-	}
-	if err := a.w.Commit(ctx, a.m); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	return nil
-}
-
-// dropDerived leaves out columns that were computed from the graph before.
-func (a *appender) dropDerived() {
-	a.m.Columns = slices.DeleteFunc(a.m.Columns, func(c store.ColumnInfo) bool {
-		if c.Derived == "" {
-			return false
-		}
-		a.rep.Dropped = append(a.rep.Dropped, c.Name)
-		return true
-	})
-}
-
-// dropUnused removes files that a manifest lists and no longer uses.
-func dropUnused(m *store.Manifest) {
-	used := map[string]bool{m.IDs.Map: true}
-	keep := func(names ...string) {
-		for _, n := range names {
-			used[n] = true
-		}
-	}
-	keep(m.Topology...)
-	keep(m.IDs.External...)
-	keep(m.IDs.Maps...)
-	for _, c := range m.Columns {
-		keep(c.Files...)
-	}
-	for _, l := range m.EdgeLists {
-		keep(l.File)
-	}
-	m.Files = slices.DeleteFunc(m.Files, func(f store.FileRef) bool { return !used[f.Name] })
 }
 
 // adopt checks that the source's columns and ids are the store's, and takes over the store's rules.
@@ -291,6 +244,8 @@ func (a *appender) adopt() error {
 		return source.Inputf(d.Input, "classes %.200q, the store's are %.200q", d.ClassNames, m.Schema.ClassNames)
 	case len(d.EdgeLists) > 0:
 		return source.Inputf(d.Input, "edge lists %v: append adds to the graph only", d.EdgeLists)
+	case a.o.Change == Delete && len(d.NodeColumns)+len(d.Splits) > 0:
+		return source.Inputf(d.Input, "rows of nodes beside edges to delete: leave them out")
 	}
 	desc := *d
 	desc.EdgeColumns, desc.HasRelation = nil, false
@@ -312,13 +267,8 @@ func (a *appender) adopt() error {
 	case d.HasRelation && !desc.HasRelation:
 		return source.Inputf(d.Input, "its edges have relations, and the store's are all of one kind: leave that column out")
 	}
-	for _, c := range d.EdgeColumns {
-		if !slices.ContainsFunc(desc.EdgeColumns, func(x source.ColumnSpec) bool { return x.Name == c.Name && x.Elem == c.Elem && x.Dim == c.Dim }) {
-			return source.Inputf(d.Input, "edge column %s (%d × %v) is not one of the store's", c.Name, c.Dim, c.Elem)
-		}
-	}
-	if len(d.EdgeColumns) != len(desc.EdgeColumns) {
-		return source.Inputf(d.Input, "%d edge columns beside the relation, the store has %d", len(d.EdgeColumns), len(desc.EdgeColumns))
+	if err := a.adoptColumns(&desc); err != nil {
+		return err
 	}
 	for _, c := range d.NodeColumns {
 		if !c.Keyed && m.IDs.Kind != store.IDsDense {
@@ -339,6 +289,23 @@ func (a *appender) adopt() error {
 	r.Options.SelfLoops = ingest.SelfLoopsKeep
 	if rule := ingest.SelfLoops(m.Ingest["self_loops"]); rule != "" {
 		r.Options.SelfLoops = rule
+	}
+	return nil
+}
+
+// adoptColumns checks that the source's edge columns are those of desc, which are the store's.
+func (a *appender) adoptColumns(desc *source.Description) error {
+	d := a.desc
+	if a.o.Change == Delete {
+		return nil // ends and relations alone say which edges go
+	}
+	for _, c := range d.EdgeColumns {
+		if !slices.ContainsFunc(desc.EdgeColumns, func(x source.ColumnSpec) bool { return x.Name == c.Name && x.Elem == c.Elem && x.Dim == c.Dim }) {
+			return source.Inputf(d.Input, "edge column %s (%d × %v) is not one of the store's", c.Name, c.Dim, c.Elem)
+		}
+	}
+	if len(d.EdgeColumns) != len(desc.EdgeColumns) {
+		return source.Inputf(d.Input, "%d edge columns beside the relation, the store has %d", len(d.EdgeColumns), len(desc.EdgeColumns))
 	}
 	return nil
 }
@@ -435,6 +402,8 @@ func (a *appender) addRelations() error {
 			r.RelationIndex[name] = uint32(k)
 		case !errors.Is(err, store.ErrNotFound):
 			return source.Inputf(a.desc.Input, "%v", err)
+		case a.o.Change == Delete:
+			r.RelationIndex[name] = noRelation
 		default:
 			r.RelationIndex[name] = uint32(len(m.Schema.Relations))
 			m.Schema.Relations = append(m.Schema.Relations, store.Relation{Name: name})
@@ -453,7 +422,8 @@ func (a *appender) addRelations() error {
 
 // Rules are the store's, for edges of the source.
 func (a *appender) rules() edges.Rules {
-	rules := edges.Rules{Undirected: a.edges.Options.Undirected, Drop: a.edges.Options.Dedup == ingest.DedupRelation || a.edges.Options.Dedup == ingest.DedupPair,
+	drop := a.o.Change != Delete && (a.edges.Options.Dedup == ingest.DedupRelation || a.edges.Options.Dedup == ingest.DedupPair)
+	rules := edges.Rules{Undirected: a.edges.Options.Undirected, Drop: drop,
 		Pairs: a.edges.Options.Dedup == ingest.DedupPair, KeepLoops: a.edges.Options.SelfLoops == ingest.SelfLoopsKeep, Columns: a.edges.Desc.EdgeColumns}
 	if a.edges.Desc.HasRelation {
 		rules.Relations = len(a.m.Schema.Relations)
@@ -483,6 +453,9 @@ func (a *appender) place(ctx context.Context, sizes []uint32) error {
 		return err
 	}
 	for rank, id := range a.internal {
+		if store.NodeID(id) == store.NoNode { // see [appender.there]
+			continue
+		}
 		p, err := a.m.Partition(store.NodeID(id))
 		if err != nil {
 			return err

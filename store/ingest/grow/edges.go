@@ -21,13 +21,13 @@ func (a *appender) addEdges(ctx context.Context) (err error) {
 	}
 	sh := s.Shards
 	defer func() { err = errors.Join(err, sh.Close()) }()
-	s.Old = edges.NewOld(ctx, a.base, rules, r.Budget.Edges/8)
+	s.Old = edges.NewOld(ctx, a.base, rules, a.o.Change.equal(), r.Budget.Edges/8)
 	defer func() { err = errors.Join(err, s.Old.Close()) }()
 	if err := a.readEdges(ctx, s); err != nil {
 		return err
 	}
 	sh.Finish()
-	a.rep.EdgesRead, a.rep.SelfLoops = uint64(s.Read.Load()), uint64(s.Loops.Load())
+	a.rep.EdgesRead, a.rep.SelfLoops = uint64(s.Read.Load())+a.rep.EdgesMissing, uint64(s.Loops.Load())
 	a.rep.BytesSpilled = sh.Spilled.Load()
 	total := int64(0)
 	for k := range sh.Lists {
@@ -69,6 +69,7 @@ func (a *appender) readEdges(ctx context.Context, s *edges.Scatter) error {
 	scratch := make([]struct {
 		relations []uint32
 		columns   [][]byte
+		taken     taken
 		_         [64]byte
 	}, r.Options.Threads)
 	r.Phase("read edges", "edges", a.desc.Edges)
@@ -77,14 +78,16 @@ func (a *appender) readEdges(ctx context.Context, s *edges.Scatter) error {
 			return err
 		}
 		w, out := &scratch[worker], *b
-		if len(b.Columns) != len(order) {
-			return source.Inputf(b.At.Of(0), "%d edge columns, expected %d", len(b.Columns), len(order))
+		if a.o.Change != Delete {
+			if len(b.Columns) != len(order) {
+				return source.Inputf(b.At.Of(0), "%d edge columns, expected %d", len(b.Columns), len(order))
+			}
+			w.columns = w.columns[:0]
+			for _, k := range order {
+				w.columns = append(w.columns, b.Columns[k])
+			}
+			out.Columns = w.columns
 		}
-		w.columns = w.columns[:0]
-		for _, k := range order {
-			w.columns = append(w.columns, b.Columns[k])
-		}
-		out.Columns = w.columns
 		if numbers != nil && r.Desc.HasRelation {
 			w.relations = w.relations[:0]
 			for i, rel := range b.Relations {
@@ -100,8 +103,14 @@ func (a *appender) readEdges(ctx context.Context, s *edges.Scatter) error {
 			}
 			out.Relations = w.relations[:b.Len()]
 		}
+		if a.o.Change == Delete {
+			return s.Add(worker, w.taken.there(a, &out))
+		}
 		return s.Add(worker, &out)
 	})
+	for k := range scratch {
+		a.rep.EdgesMissing += scratch[k].taken.missing
+	}
 	if err == nil && a.edges.Options.SelfLoops == ingest.SelfLoopsAdd {
 		err = s.AddLoops(ctx)
 	}
@@ -135,9 +144,17 @@ func (a *appender) keepEdges(f *edges.Files, names []string, counts *edges.Count
 		m.Edges += m.Partitions[p].Edges
 	}
 	for k := range m.Schema.Relations {
-		m.Schema.Relations[k].Count += counts.Relations[k]
+		m.Schema.Relations[k].Count += counts.Relations[k] - counts.RelationsGone[k]
 	}
-	a.rep.EdgesAdded, a.rep.Duplicates = m.Edges-before, counts.Duplicates
+	a.rep.EdgesGone, a.rep.Duplicates = counts.Gone, counts.Duplicates
+	switch a.o.Change {
+	case Add:
+		a.rep.EdgesAdded = m.Edges - before
+	case Update:
+		a.rep.EdgesAdded = counts.Unmatched
+	case Delete:
+		a.rep.EdgesMissing += counts.Unmatched
+	}
 	for p := range a.base.Manifest().Partitions {
 		if counts.Written[p] {
 			a.rep.StripesRewritten++

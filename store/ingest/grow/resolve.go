@@ -43,6 +43,9 @@ func (a *appender) resolve(ctx context.Context) error {
 	if a.m.IDs.Kind == store.IDsDense {
 		found = a.denseNumbers(n)
 	}
+	if a.o.Change == Delete {
+		return a.lookup(ctx, func(int, int, []uint64) error { return nil }) // nodes that the store does not have stay [store.NoNode]
+	}
 	if err := a.lookup(ctx, found); err != nil {
 		return err
 	}
