@@ -207,7 +207,7 @@ func (r *Job) classes(ctx context.Context) ([]uint16, error) {
 		return nil, nil
 	}
 	r.Phase("read labels", "rows", int64(r.State.Nodes))
-	k, err := r.converter(ctx, column)
+	k, err := r.Converter(ctx, column)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func (r *Job) classes(ctx context.Context) ([]uint16, error) {
 	buf := []byte(nil)
 	set := func(id func(i int) uint64, rows []byte, pos source.Position) error {
 		var err error
-		if buf, err = k.convert(buf[:0], rows, pos); err != nil {
+		if buf, err = k.Convert(buf[:0], rows, pos); err != nil {
 			return err
 		}
 		for i := range len(buf) / 4 {

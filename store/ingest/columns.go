@@ -241,7 +241,7 @@ func FillRows(ctx context.Context, first, n uint64, row []byte, emit func(first 
 // Column writes the node column c of the source.
 func (r *Job) Column(ctx context.Context, c int) error {
 	spec := r.Desc.NodeColumns[c]
-	conv, err := r.converter(ctx, c)
+	conv, err := r.Converter(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -295,7 +295,7 @@ func (r *Job) Column(ctx context.Context, c int) error {
 				return source.Inputf(at.Of(0), "column %s has more than %d rows", spec.Name, covered)
 			}
 			var err error
-			if out, err = conv.convert(out[:0], rows, at); err != nil {
+			if out, err = conv.Convert(out[:0], rows, at); err != nil {
 				return err
 			}
 			first := next

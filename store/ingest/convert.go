@@ -30,9 +30,9 @@ type Converter struct {
 	labelling *labelling // of labels, else nil
 }
 
-// Converter plans the conversion of node column c; int8 features take a pass
+// Converter plans the conversion of node column c, of one in r.Like to its rows; int8 features take a pass
 // over the column, for the largest magnitude of each dimension.
-func (r *Job) converter(ctx context.Context, c int) (*Converter, error) {
+func (r *Job) Converter(ctx context.Context, c int) (*Converter, error) {
 	spec := r.Desc.NodeColumns[c]
 	k := &Converter{spec: spec, Elem: spec.Elem, LabelMax: -1, rule: r.Options.missing(&spec)}
 	if spec.Role == store.RoleLabel {
@@ -185,8 +185,8 @@ func (k *Converter) given(b []byte, i int, at source.Position) (float64, error) 
 	return k.fill[i%k.spec.Dim], nil
 }
 
-// convert appends the stored form of rows to out.
-func (k *Converter) convert(out, rows []byte, at source.Position) ([]byte, error) {
+// Convert appends the stored form of rows to out.
+func (k *Converter) Convert(out, rows []byte, at source.Position) ([]byte, error) {
 	if k.spec.Role == store.RoleLabel {
 		return k.labels(out, rows, at)
 	}

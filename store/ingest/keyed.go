@@ -107,7 +107,7 @@ func (r *Job) keyedColumn(ctx context.Context, c int, conv *Converter, of Stream
 			return err
 		}
 		var err error
-		if out, err = conv.convert(out[:0], rows, at); err != nil {
+		if out, err = conv.Convert(out[:0], rows, at); err != nil {
 			return err
 		}
 		for i, id := range ids {

@@ -86,7 +86,7 @@ func (k *Converter) missingNode() error {
 		}
 	}
 	var err error
-	k.missing, err = k.convert(nil, row, source.Position{File: k.spec.Name, Unit: "row"})
+	k.missing, err = k.Convert(nil, row, source.Position{File: k.spec.Name, Unit: "row"})
 	k.filled = 0
 	return err
 }

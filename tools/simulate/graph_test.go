@@ -11,6 +11,7 @@ import (
 
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/grow"
 )
 
 // graph is the plain model of a version: nodes by external id, edges as a multiset. Nothing in it is internal
@@ -131,6 +132,36 @@ func (g *graph) add(names []string, nodes []*node, edges []edge) {
 		seen[key] = true
 		return again
 	})
+}
+
+// take deletes edges that equal given ones in ends and relation, or puts these in their place, and returns how many went.
+func (g *graph) take(given []edge, change grow.Change) (gone int) {
+	key := func(e edge) edge {
+		k := edge{src: e.src, dst: e.dst, relation: e.relation}
+		if g.undirected {
+			k.src, k.dst = min(e.src, e.dst), max(e.src, e.dst)
+		}
+		if change == grow.Update && g.dedup == ingest.DedupPair {
+			k.relation = 0
+		}
+		return k
+	}
+	taken, fresh := map[edge]bool{}, *g
+	fresh.names, fresh.edges = nil, nil
+	fresh.add(nil, nil, given) // by the rules
+	if change == grow.Delete {
+		fresh.edges = slices.DeleteFunc(slices.Clone(given), func(e edge) bool { return e.src == e.dst && g.loops != ingest.SelfLoopsKeep })
+	}
+	for _, e := range fresh.edges {
+		taken[key(e)] = true
+	}
+	was := len(g.edges)
+	g.edges = slices.DeleteFunc(g.edges, func(e edge) bool { return taken[key(e)] })
+	gone = was - len(g.edges)
+	if change == grow.Update {
+		g.edges = append(g.edges, fresh.edges...)
+	}
+	return gone
 }
 
 // lines are the graph as sorted text, in the form of [read].

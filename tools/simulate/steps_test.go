@@ -27,7 +27,9 @@ const memoryBytes = 256 << 20
 var steps = []step{
 	{"append", 5, (*world).append},
 	{"append a column", 3, (*world).appendColumn},
+	{"take edges", 4, (*world).take},
 	{"relabel", 3, (*world).relabel},
+	{"update rows", 3, (*world).updateRows},
 	{"repartition", 4, (*world).repartition},
 	{"precompute", 3, (*world).precompute},
 	{"open a reader", 3, (*world).openReader},
@@ -188,6 +190,66 @@ func (w *world) append() (bool, error) {
 	keep := w.rng.IntN(4)
 	return true, w.change(fmt.Sprintf("append %d nodes, %d edges, keep %d versions", len(names), len(edges), keep), g, func() error {
 		_, err := grow.Append(w.ctx, w.dir, in, grow.Options{MemoryBytes: memoryBytes, Threads: 1, KeepVersions: keep, FS: w.disk.fs})
+		return err
+	})
+}
+
+// take deletes or replaces some edges, by a list that has others too.
+func (w *world) take() (bool, error) {
+	g, change := w.now.clone(), pick(w, grow.Delete, grow.Update)
+	edges := w.newEdges(g, g.names, w.rng.IntN(8))
+	for _, e := range g.edges {
+		if w.rng.IntN(5) > 0 {
+			continue
+		}
+		if g.undirected && w.rng.IntN(2) == 0 {
+			e.src, e.dst = e.dst, e.src
+		}
+		if g.weighted {
+			e.weight = float32(w.rng.IntN(8))
+		}
+		edges = append(edges, e)
+	}
+	w.rng.Shuffle(len(edges), func(i, j int) { edges[i], edges[j] = edges[j], edges[i] })
+	if gone := g.take(edges, change); gone == 0 && change == grow.Delete || len(edges) == 0 {
+		return false, nil // which is refused
+	}
+	if change == grow.Delete && g.ids != store.IDsDense {
+		edges = append(edges, edge{src: name(g.ids, 1000), dst: g.names[0]})
+	}
+	in := newInput(g, nil, nil, edges, 1+w.rng.IntN(50))
+	g.hop = false
+	return true, w.change(fmt.Sprintf("%s %d edges", change, len(edges)), g, func() error {
+		_, err := grow.Append(w.ctx, w.dir, in, grow.Options{MemoryBytes: memoryBytes, Threads: 1, Change: change, FS: w.disk.fs})
+		return err
+	})
+}
+
+// updateRows gives some nodes another x.
+func (w *world) updateRows() (bool, error) {
+	g := w.now.clone()
+	in := newInput(g, nil, nil, nil, 1+w.rng.IntN(20))
+	in.desc.Keyed = true
+	in.desc.NodeColumns = []ingest.ColumnSpec{{Name: "x", Role: store.RoleFeature, Elem: blocks.Float32, Dim: dim, Rows: -1, Keyed: true}}
+	for _, name := range g.names {
+		n := g.nodes[name]
+		if n.kind > 0 || w.rng.IntN(4) > 0 {
+			continue
+		}
+		for d := range n.x {
+			n.x[d] = float32(w.rng.IntN(33)-16) / 4
+		}
+		in.names, in.nodes = append(in.names, name), append(in.nodes, n)
+	}
+	w.rng.Shuffle(len(in.nodes), func(i, j int) {
+		in.names[i], in.names[j], in.nodes[i], in.nodes[j] = in.names[j], in.names[i], in.nodes[j], in.nodes[i]
+	})
+	if len(in.nodes) == 0 {
+		return false, nil
+	}
+	g.hop = false
+	return true, w.change(fmt.Sprintf("update rows of %d nodes", len(in.nodes)), g, func() error {
+		_, err := grow.Relabel(w.ctx, w.dir, nil, grow.RelabelOptions{Rows: in}, grow.Options{MemoryBytes: memoryBytes, Threads: 1, FS: w.disk.fs})
 		return err
 	})
 }

@@ -51,6 +51,57 @@ func (r *run) append() error {
 	return errors.Join(r.holds("store"), os.RemoveAll(r.at("new")))
 }
 
+// take deletes a third of the edges, or gives them another weight: parallel ones become one then.
+func (r *run) take(update bool) error {
+	kept := r.g.kept(r.c)
+	if len(kept) == 0 || !r.c.Is("format", "edgelist") || r.c.Is("loops", "add") { // the rules leave few such cases
+		return nil
+	}
+	type key struct{ src, dst, relation int }
+	of := func(e Edge) key {
+		if r.c.Is("undirected", "yes") {
+			return key{min(e.Src, e.Dst), max(e.Src, e.Dst), e.Relation}
+		}
+		return key{e.Src, e.Dst, e.Relation}
+	}
+	taken, some := map[key]bool{}, *r.g
+	some.Edges = nil
+	for i, e := range kept {
+		if i%3 == 0 && !taken[of(e)] {
+			taken[of(e)] = true
+			e.Weight = 2.5
+			e.Src, e.Dst = e.Dst, e.Src
+			if !r.c.Is("undirected", "yes") { // else it is the same edge the other way around, too
+				e.Src, e.Dst = e.Dst, e.Src
+			}
+			some.Edges = append(some.Edges, e)
+		}
+	}
+	w := &writer{g: &some, dir: r.at("new"), files: map[string][]byte{}}
+	w.edgeList()
+	for name := range w.files {
+		if !strings.HasPrefix(name, "edges.") {
+			delete(w.files, name)
+		}
+	}
+	if err := w.save(); err != nil {
+		return err
+	}
+	how := "--delete"
+	if update {
+		how = "--update"
+	}
+	if _, err := r.must("append", r.at("store"), r.at("new"), how, "--quiet"); err != nil {
+		return err
+	}
+	r.g.Edges = slices.DeleteFunc(kept, func(e Edge) bool { return taken[of(e)] })
+	if update {
+		r.g.Edges = append(r.g.Edges, some.Edges...)
+	}
+	r.fromGraph = true
+	return errors.Join(r.holds("store"), os.RemoveAll(r.at("new")))
+}
+
 // appendColumn adds a column of all nodes.
 func (r *run) appendColumn() error {
 	w := &writer{g: r.g, dir: r.at("new"), files: map[string][]byte{}}

@@ -326,6 +326,8 @@ func (r *run) before() error {
 		return r.again("numpy")
 	case "append-column":
 		return r.appendColumn()
+	case "update", "delete":
+		return r.take(what == "update")
 	case "append":
 		return r.append()
 	default:

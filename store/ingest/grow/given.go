@@ -56,39 +56,13 @@ func (l *relabeller) read(ctx context.Context) error {
 		return source.Inputf(l.desc.Input, "its rows do not name their nodes")
 	}
 	env := l.edges.Env()
-	var counted bool
-	take := func(g *rowsGiven, ids *source.IDs, at source.Position, row func(i int) []byte) error {
-		nodes, err := l.lookup(ctx, ids)
-		if err != nil {
-			return err
-		}
-		for i, node := range nodes {
-			r := row(i)
-			if node != store.NoNode {
-				if r != nil {
-					g.ids, g.rows = append(g.ids, uint64(node)), append(g.rows, r...)
-				}
-				continue
-			}
-			if counted {
-				continue
-			}
-			if l.rep.Unknown++; len(l.rep.UnknownSome) < 3 {
-				l.rep.UnknownSome = append(l.rep.UnknownSome, idText(ids, i))
-			}
-		}
-		if need := int64(len(g.ids)) * int64(2*g.size+32); l.edges.Options.MemoryBytes > 0 && need > l.edges.Options.MemoryBytes/2 {
-			return fmt.Errorf("%w: labels of %d nodes at a time, more than half of %d MiB: divide the table", store.ErrBudget, len(g.ids), l.edges.Options.MemoryBytes>>20)
-		}
-		return ctx.Err()
-	}
 	for c, spec := range l.desc.NodeColumns {
 		if spec.Role != store.RoleLabel {
 			continue
 		}
 		g := &rowsGiven{size: spec.RowBytes()}
 		err := keyed.KeyedRows(ctx, env, c, func(ids *source.IDs, rows []byte, at source.Position) error {
-			return take(g, ids, at, func(i int) []byte {
+			return l.take(ctx, g, ids, func(i int) []byte {
 				row := rows[i*g.size : (i+1)*g.size]
 				if v := spec.Elem.Float64(row); math.IsNaN(v) || v == -1 && !l.m.NumberLabels() {
 					return nil // says nothing
@@ -102,13 +76,13 @@ func (l *relabeller) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		l.label, l.merged, counted = g, &mergedLabels{spec: spec}, true
+		l.label, l.merged, l.counted = g, &mergedLabels{spec: spec}, true
 	}
 	for s, name := range l.desc.Splits {
 		g := &rowsGiven{size: 1}
 		for part := store.SplitTrain; part <= store.SplitTest; part++ {
 			err := keyed.Split(ctx, env, s, part, func(ids *source.IDs, at source.Position) error {
-				return take(g, ids, at, func(int) []byte { return []byte{part} })
+				return l.take(ctx, g, ids, func(int) []byte { return []byte{part} })
 			})
 			if err != nil {
 				return err
@@ -120,7 +94,10 @@ func (l *relabeller) read(ctx context.Context) error {
 		if l.parts == nil {
 			l.parts = map[string]*rowsGiven{}
 		}
-		l.parts[name], counted = g, true
+		l.parts[name], l.counted = g, true
+	}
+	if l.of.Rows != nil {
+		return nil
 	}
 	if l.label == nil && l.parts == nil {
 		return source.Inputf(l.desc.Input, "no column of labels (label, y, class or what --label says) and none of a split")
@@ -129,6 +106,33 @@ func (l *relabeller) read(ctx context.Context) error {
 		return source.Inputf(l.desc.Input, "none of its %d rows names a node of the store, such as %q", l.rep.Unknown, l.rep.UnknownSome)
 	}
 	return nil
+}
+
+// take keeps the rows of nodes that the store has, of row i what the function says: nil = nothing. The others are counted, once for all columns.
+func (l *relabeller) take(ctx context.Context, g *rowsGiven, ids *source.IDs, row func(i int) []byte) error {
+	nodes, err := l.lookup(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i, node := range nodes {
+		r := row(i)
+		if node != store.NoNode {
+			if r != nil {
+				g.ids, g.rows = append(g.ids, uint64(node)), append(g.rows, r...)
+			}
+			continue
+		}
+		if l.counted {
+			continue
+		}
+		if l.rep.Unknown++; len(l.rep.UnknownSome) < 3 {
+			l.rep.UnknownSome = append(l.rep.UnknownSome, idText(ids, i))
+		}
+	}
+	if need := int64(len(g.ids)) * int64(2*g.size+32); l.edges.Options.MemoryBytes > 0 && need > l.edges.Options.MemoryBytes/2 {
+		return fmt.Errorf("%w: rows of %d nodes at a time, more than half of %d MiB: divide the table", store.ErrBudget, len(g.ids), l.edges.Options.MemoryBytes>>20)
+	}
+	return ctx.Err()
 }
 
 // lookup finds the nodes of ids, [store.NoNode] where the store has none.

@@ -173,7 +173,7 @@ func (s *newNodesSource) fresh(out, ids *source.IDs, at source.Position) error {
 			internal = s.a.internal[rank]
 		}
 		if internal < old {
-			return source.Inputf(at.Of(i), "node %s is in the store: append says nothing new of nodes that are", s.a.edges.Dictionary.Show(ids, i))
+			return source.Inputf(at.Of(i), "node %s is in the store: rows of nodes that are there are changed by an append of their own (gstore append STORE --nodes TABLE --update)", s.a.edges.Dictionary.Show(ids, i))
 		}
 		out.Ints = append(out.Ints, internal-old)
 	}

@@ -17,6 +17,8 @@ type RelabelOptions struct {
 	Labels ingest.Labels
 	// Split, if not nil, divides the labelled nodes anew: the store's first split is replaced. A store without a split gets one anyway.
 	Split *ingest.RandomSplit
+	// Rows, if not nil, are the same tables as columns of the store: their features replace those of the nodes that they name.
+	Rows source.Source
 }
 
 // Relabelled is what [Relabel] did.
@@ -27,6 +29,7 @@ type Relabelled struct {
 	// Parted is the nodes of which the tables say a part of a split, and Unparted the labelled ones that are in no part of the first one.
 	Parted      uint64   `json:"parted"`
 	Unparted    uint64   `json:"unparted"`
+	Updated     uint64   `json:"updated"` // nodes whose features are the tables'
 	Unknown     uint64   `json:"unknown"` // rows of nodes that the store does not have, which are left out
 	UnknownSome []string `json:"-"`       // a few of them
 	Notes       string   `json:"-"`       // for people, a line each
@@ -53,12 +56,30 @@ type relabeller struct {
 	label  *rowsGiven            // nil: the tables have no labels
 	parts  map[string]*rowsGiven // by split: a byte each
 	merged *mergedLabels         // nil: no node has a label
+
+	counted bool // rows of nodes that the store does not have
 }
 
 func (l *relabeller) run(ctx context.Context) error {
+	l.appender.rep.Relabelled = l.rep
 	if err := l.read(ctx); err != nil {
 		return err
 	}
+	if l.of.Rows != nil {
+		if err := l.updateRows(ctx); err != nil {
+			return err
+		}
+	}
+	if l.of.Rows == nil || l.label != nil || l.parts != nil || l.of.Split != nil {
+		if err := l.relabel(ctx); err != nil {
+			return err
+		}
+	}
+	return l.commit(ctx)
+}
+
+// relabel writes labels and splits.
+func (l *relabeller) relabel(ctx context.Context) error {
 	old := l.m.Labels()
 	if l.label == nil && old == nil {
 		return source.Inputf(l.w.Dir(), "the store has no labels, and no table has any: --nodes TABLE --label COLUMN gives them")
@@ -97,8 +118,7 @@ func (l *relabeller) run(ctx context.Context) error {
 	}
 	l.adoptColumns(old)
 	l.rep.Notes = r.Manifest.Ingest["notes"]
-	l.appender.rep.Relabelled = l.rep
-	return l.commit(ctx)
+	return nil
 }
 
 // splits writes the splits that are given, made or changed.

@@ -15,6 +15,9 @@ import (
 // findTypes finds out how many new nodes are of each of the store's types, if the source says it: by its ids, or else by columns or
 // splits of a single type. Where it does not, the schema counts them to the last type.
 func (a *appender) findTypes(ctx context.Context) error {
+	if a.newNodes == 0 {
+		return nil
+	}
 	types := a.m.Schema.NodeTypes
 	if (a.desc.TypesByPrefix || a.idTypes != nil) && len(types) > 1 {
 		return a.typesOfIDs(ctx)

@@ -28,6 +28,8 @@ type appendOptions struct {
 	dryRun   bool
 	labels   string
 	split    string
+	update   bool
+	remove   bool
 }
 
 // relabels reports whether labels or a split are given to nodes that the store has, rather than anything added.
@@ -49,7 +51,7 @@ func NewAppend(e *command.Env) *cobra.Command {
 	o := &appendOptions{newNodes: newFew, input: ingestOptions{partitions: "auto", partitioner: "random", selfLoops: "keep"}}
 	cmd := &cobra.Command{
 		Use:   "append STORE [INPUT]",
-		Short: "Add nodes and edges, or a feature column, as a store's next version",
+		Short: "Add, change or delete nodes' rows and edges, as a store's next version",
 		Long: `Append adds the nodes and edges at INPUT to STORE, in a new version of it. INPUT names
 nodes by the ids that the store knows them by. Nodes that the store does not have are
 added, with their rows. (Row k of a numpy folder is that of node NODES+k.) The rules of
@@ -62,9 +64,14 @@ one type has them, or columns of ends (customer_id) and files of nodes (customer
 called by it. A new node always says its type. Edges that say no relation are of the one
 that their file is called by (customer-bought-item.csv), or of the only one that there is.
 
+With --update, edges that the store has of the same ends and relation are replaced: weights,
+times and features of edges are INPUT's. With --delete they are taken out, whatever columns
+INPUT has; parallel ones go together, and nodes stay. Both rewrite the parts of the graph
+that the edges are in.
+
 Without INPUT, --nodes names tables of nodes that the store has: they get the labels that
 the tables say, and their parts of a split. Other nodes keep theirs. --split-random divides
-the labelled nodes anew.
+the labelled nodes anew. With --update the nodes get the tables' features too.
 
 With --features, append adds a column of nodes instead, which rewrites nothing. The
 column is a .npy array with a row for every node, in the order of their ids, or, if ids
@@ -75,13 +82,18 @@ store is as it was.`,
 		Example: `  gstore append papers.gstore new-papers
   gstore append web.gstore today.tsv --columns src,dst
   gstore append shop.gstore week.csv --nodes customer.csv --dry-run
+  gstore append shop.gstore returned.csv --delete
   gstore append shop.gstore --nodes customer=segments.csv --label segment
+  gstore append shop.gstore --nodes customer.csv --update
   gstore append shop.gstore --split-random 80/10/10:7
   gstore append cora.gstore --features pagerank.npy --name rank`,
 		Args: func(_ *cobra.Command, args []string) error {
 			alone := len(args) == 1 && (o.features != "" || o.relabels())
 			if alone || len(args) == 2 && o.features == "" && o.split == "" {
 				return nil
+			}
+			if o.remove && len(args) == 1 {
+				return command.Usagef("--delete takes edges: gstore append STORE INPUT --delete")
 			}
 			return command.Usagef("expected STORE and either INPUT, or --features FILE.npy, or --nodes TABLE of nodes that it has, or --split-random, got %d argument(s)", len(args))
 		},
@@ -99,6 +111,10 @@ store is as it was.`,
 		f.StringVar(&o.labels, "labels", "auto", "what the labels of a store that has none are: classes, numbers or multi, as of gstore ingest")
 		f.StringVar(&o.split, "split-random", "", "divide the labelled nodes anew, at random, in place of the store's first split: percentages TRAIN/VALID/TEST[:SEED], such as 60/20/20")
 	})
+	command.Section(f, "changes", func() {
+		f.BoolVar(&o.update, "update", false, "replace edges that the store has; without INPUT, the features of nodes that --nodes names")
+		f.BoolVar(&o.remove, "delete", false, "take INPUT's edges out of the store")
+	})
 	f.StringVar(&o.newNodes, "new-nodes", newFew, "ok = any number of nodes may be new; few = at most half of those that edges without rows of nodes name")
 	f.BoolVar(&o.dryRun, "dry-run", false, "say what the next version would be, and leave the store as it is")
 	f.IntVar(&o.keep, "keep-versions", 2, "how many versions to keep, the new one included")
@@ -115,6 +131,12 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 		return err
 	case o.newNodes != newFew && o.newNodes != newOK:
 		return command.Usagef("--new-nodes %s: expected few or ok", o.newNodes)
+	case o.update && o.remove:
+		return command.Usagef("--update and --delete: give one of both")
+	case o.remove && len(o.input.nodes) > 0:
+		return command.Usagef("--delete takes edges, and --nodes names tables of nodes: leave it out")
+	case (o.update || o.remove) && (o.features != "" || len(args) == 1 && len(o.input.nodes) == 0):
+		return command.Usagef("--update and --delete go with edges (gstore append STORE INPUT), --update also with tables of nodes (--nodes TABLE)")
 	case o.keep < 1:
 		return command.Usagef("--keep-versions %d: expected 1 or more", o.keep)
 	case (o.features != "") != (o.name != ""):
@@ -138,12 +160,18 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	if o.newNodes == newFew {
 		ao.NewShare = newShare
 	}
+	switch {
+	case o.update:
+		ao.Change = grow.Update
+	case o.remove:
+		ao.Change = grow.Delete
+	}
 	var r *grow.Report
 	switch {
 	case o.features != "":
 		r, err = grow.AppendColumns(ctx, dir, src, in.FeatureElem, ao)
 	case len(args) == 1:
-		r, err = grow.Relabel(ctx, dir, src, grow.RelabelOptions{Labels: in.Labels, Split: in.SplitRandom}, ao)
+		r, err = o.relabel(ctx, dir, src, fo, grow.RelabelOptions{Labels: in.Labels, Split: in.SplitRandom}, ao)
 	default:
 		r, err = grow.Append(ctx, dir, src, ao)
 	}
@@ -157,6 +185,7 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	m := r.Manifest
 	e.Event("summary", map[string]any{"store": dir, "version": m.Version, "dry_run": o.dryRun, "nodes": m.Nodes, "edges": m.Edges, "partitions": len(m.Partitions),
 		"new_nodes": r.NewNodes, "new_partitions": r.NewPartitions, "edges_read": r.EdgesRead, "edges_added": r.EdgesAdded,
+		"edges_gone": r.EdgesGone, "edges_missing": r.EdgesMissing,
 		"duplicates": r.Duplicates, "self_loops_dropped": r.SelfLoops, "rows_rewritten": r.StripesRewritten, "bytes_written": r.BytesWritten,
 		"bytes_spilled": r.BytesSpilled, "new_relations": r.NewRelations, "columns_dropped": r.Dropped, "columns_filled": r.Filled, "peak_rss_bytes": r.PeakRSSBytes,
 		"relabelled": r.Relabelled, "seconds": time.Since(begin).Seconds(), "cpu_seconds": usage.CPUSeconds()})
@@ -171,9 +200,19 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 		tellRelabelled(e, r.Relabelled)
 		return nil
 	}
-	fmt.Fprintf(e.Stdout, "%s: version %d, %d nodes (%d new, in %d partitions), %d edges (%d new), %d of %d stripes rewritten, %s written in %.1f s, peak %d MiB\n",
-		dir, m.Version, m.Nodes, r.NewNodes, r.NewPartitions, m.Edges, r.EdgesAdded, r.StripesRewritten, len(m.Partitions)-r.NewPartitions,
+	what := fmt.Sprintf("%d new", r.EdgesAdded)
+	switch ao.Change {
+	case grow.Update:
+		what = fmt.Sprintf("%d put in, %d taken out", r.EdgesRead-r.SelfLoops-r.Duplicates, r.EdgesGone)
+	case grow.Delete:
+		what = fmt.Sprintf("%d deleted", r.EdgesGone)
+	}
+	fmt.Fprintf(e.Stdout, "%s: version %d, %d nodes (%d new, in %d partitions), %d edges (%s), %d of %d stripes rewritten, %s written in %.1f s, peak %d MiB\n",
+		dir, m.Version, m.Nodes, r.NewNodes, r.NewPartitions, m.Edges, what, r.StripesRewritten, len(m.Partitions)-r.NewPartitions,
 		command.FormatSize(r.BytesWritten), time.Since(begin).Seconds(), r.PeakRSSBytes>>20)
+	if r.EdgesMissing > 0 {
+		e.Warn(fmt.Sprintf("%d of the %d edges are not in the store: ends and relation must be its own (gstore inspect %s)", r.EdgesMissing, r.EdgesRead, dir))
+	}
 	for _, name := range r.NewRelations {
 		fmt.Fprintf(e.Stdout, "relation %s is new: a model of relations that was trained before has no parameters for it\n", name)
 	}
@@ -194,16 +233,7 @@ func (o *appendOptions) source(ctx context.Context, dir string, args []string, f
 	if o.relabels() && len(o.input.nodes) == 0 {
 		return nil, nil
 	}
-	s, err := store.Open(dir, store.Options{})
-	if err != nil {
-		return nil, err
-	}
-	fo.Text.Like = s.Manifest()
-	if fo.Text.IDs == "" {
-		fo.Text.IDs = fo.Text.Like.IDs.Kind
-	}
-	fo.Text.LikeTypes, err = s.TypesOfIDs(ctx)
-	if err := errors.Join(err, s.Close()); err != nil {
+	if err := like(ctx, dir, &fo); err != nil {
 		return nil, err
 	}
 	if len(args) == 1 {
@@ -219,10 +249,43 @@ func (o *appendOptions) source(ctx context.Context, dir string, args []string, f
 	return formats.Open(args[1], fo)
 }
 
+// relabel is an append of what tables say of nodes that the store has: they are opened once more for --update, as rows of the store's columns.
+func (o *appendOptions) relabel(ctx context.Context, dir string, src ingest.Source, fo formats.Options, of grow.RelabelOptions, ao grow.Options) (_ *grow.Report, err error) {
+	if o.update {
+		if err := like(ctx, dir, &fo); err != nil {
+			return nil, err
+		}
+		rows, err := formats.OpenNodes(fo)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, rows.Close()) }()
+		of.Rows = rows
+	}
+	return grow.Relabel(ctx, dir, src, of, ao)
+}
+
+// like makes text be read as the store's: its ids, types and columns.
+func like(ctx context.Context, dir string, fo *formats.Options) error {
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return err
+	}
+	fo.Text.Like = s.Manifest()
+	if fo.Text.IDs == "" {
+		fo.Text.IDs = fo.Text.Like.IDs.Kind
+	}
+	fo.Text.LikeTypes, err = s.TypesOfIDs(ctx)
+	return errors.Join(err, s.Close())
+}
+
 // tellRelabelled says which nodes got labels and parts of a split.
 func tellRelabelled(e *command.Env, l *grow.Relabelled) {
 	if l.Given > 0 {
 		fmt.Fprintf(e.Stdout, "labels of %d nodes: %d had none, %d another one\n", l.Given, l.New, l.Changed)
+	}
+	if l.Updated > 0 {
+		fmt.Fprintf(e.Stdout, "features of %d nodes\n", l.Updated)
 	}
 	if l.Parted > 0 {
 		fmt.Fprintf(e.Stdout, "parts of splits of %d nodes\n", l.Parted)
