@@ -32,7 +32,7 @@ func (v *VectorTable) open(ctx context.Context, st *store.Store) (*table.Table, 
 	failed := func(err error) error {
 		return fmt.Errorf("the model's learned vectors are checkpoint %d of table %s: %w", v.Checkpoint, v.Name, err)
 	}
-	t, err := table.Open(ctx, st, table.Options{Name: v.Name, ReadOnly: true})
+	t, err := table.Open(ctx, st, table.Options{Name: v.Name, ReadOnly: true, Beside: true})
 	if err != nil {
 		return nil, failed(err)
 	}

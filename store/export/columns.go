@@ -141,7 +141,7 @@ func (x *exporter) storeRows(c *store.ColumnInfo) func(context.Context, store.Pa
 }
 
 // Table is the column of a table's embeddings, at its last checkpoint. The table stays
-// the caller's, open and unwritten until the export is done. All of it is
+// the caller's, open until the export is done, and unwritten, or the export is [table.ErrOvertaken]. All of it is
 // verified first: rows are then read where they are wanted.
 func Table(ctx context.Context, t *table.Table, name string) (NodeColumn, error) {
 	largest := int64(0)
@@ -158,7 +158,13 @@ func Table(ctx context.Context, t *table.Table, name string) (NodeColumn, error)
 			return NodeColumn{}, err
 		}
 	}
-	return NodeColumn{Name: name, Elem: blocks.Float32, Dim: t.Dim(), Read: t.ReadRows}, nil
+	read := func(ctx context.Context, p store.PartitionID, first uint64, rows []byte) error {
+		if err := t.ReadRows(ctx, p, first, rows); err != nil {
+			return err
+		}
+		return t.Standing(ctx)
+	}
+	return NodeColumn{Name: name, Elem: blocks.Float32, Dim: t.Dim(), Read: read}, nil
 }
 
 // output is the type in which a column is written: what other programs know.

@@ -218,6 +218,9 @@ func (t *Table) BlobOf(ctx context.Context, c Checkpoint, name string) (_ []byte
 		}
 		data, ok, err := m.Get(meta.BlobKey(t.record.Name, c.Number, uint32(i)))
 		if err == nil && !ok {
+			err = t.overtaken()
+		}
+		if err == nil && !ok {
 			err = m.Corrupt("checkpoint of table "+t.record.Name, "blob %q is missing", name)
 		}
 		return data, errors.Join(err, m.Close())
@@ -271,7 +274,7 @@ func Drop(ctx context.Context, dir, name string, o store.Options) error {
 			err = nil
 		}
 	}
-	return errors.Join(err, t.lk.Close())
+	return errors.Join(err, t.unlock())
 }
 
 // Names lists the names of the store's tables.

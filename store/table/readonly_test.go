@@ -94,3 +94,77 @@ func TestTableReadOnly(t *testing.T) {
 		t.Errorf("without its file: %v", err)
 	}
 }
+
+// TestTableBeside: a reader that is allowed to opens a table that is being trained, and reads its last checkpoint until the run has made
+// others, which it tells.
+func TestTableBeside(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 500, Partitions: 3}))
+	s := storetest.Open(t, dir, store.Options{})
+	o := storetest.TableOptions(nil)
+	o.Keep = 1
+	tab, err := table.Create(ctx, s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bufs, own := storetest.AllPlanes(t, tab), storetest.AllPlanes(t, tab)
+	write := func(round int, checkpoint bool) {
+		t.Helper()
+		err := storetest.WriteRound(tab, own, round)
+		if err == nil && checkpoint {
+			err = tab.Checkpoint(ctx)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(0, true)
+	write(1, false)
+	beside := table.Options{Name: o.Name, ReadOnly: true, Beside: true}
+	r, err := table.Open(ctx, s, beside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make([]byte, 4*r.Dim())
+	for range 2 { // writes that no checkpoint names change nothing
+		if round, err := storetest.RoundOf(r, bufs); round != 0 || err != nil {
+			t.Fatalf("round %d, %v, expected 0, of the last checkpoint", round, err)
+		}
+		if err := errors.Join(r.ReadRows(ctx, 0, 0, rows), r.Standing(ctx)); err != nil {
+			t.Error(err)
+		}
+		write(2, false)
+	}
+	write(2, true)
+	if err := r.Standing(ctx); !errors.Is(err, table.ErrOvertaken) {
+		t.Errorf("after another checkpoint: %v", err)
+	}
+	write(3, false) // into the slot that was read
+	if _, err := storetest.RoundOf(r, bufs); !errors.Is(err, table.ErrOvertaken) || errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("what is written over: %v", err)
+	}
+	if err := r.Write(ctx, 0, bufs[0]...); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("write: %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if r, err = table.Open(ctx, s, beside); err != nil {
+		t.Fatal(err)
+	}
+	if round, err := storetest.RoundOf(r, bufs); round != 2 || err != nil {
+		t.Errorf("round %d, %v, expected 2", round, err)
+	}
+	if err := errors.Join(r.Close(), tab.Close()); err != nil {
+		t.Fatal(err)
+	}
+	// Without a run it is a reader like others: nobody trains meanwhile.
+	if r, err = table.Open(ctx, s, beside); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.Open(ctx, s, o); !errors.Is(err, store.ErrLocked) {
+		t.Errorf("trained while it is read: %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}

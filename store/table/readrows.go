@@ -12,7 +12,7 @@ import (
 // ReadRows fills rows with the embeddings (plane 0) of partition p's nodes from
 // its first-th on; its length is a multiple of a row's. It needs a table opened without an engine and
 // does not check what it reads: checksums cover whole partitions, so call
-// [Table.Verify] first. It is for readers that want rows in another order than the
+// [Table.Verify] first, and of a table that is open beside a run [Table.Standing] last. It is for readers that want rows in another order than the
 // partitions'.
 func (t *Table) ReadRows(ctx context.Context, p store.PartitionID, first uint64, rows []byte) error {
 	t.mu.Lock()

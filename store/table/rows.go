@@ -68,6 +68,9 @@ func (t *Table) readPlane(ctx context.Context, p store.PartitionID, plane int, b
 // checkSum compares the checksum of what was read of a plane.
 func (t *Table) checkSum(p store.PartitionID, plane int, s tableSlot, sum uint32) error {
 	if sum != s.Sums[plane] {
+		if err := t.overtaken(); err != nil {
+			return err
+		}
 		return &blocks.CorruptError{Path: t.env.DataPath(t.record.File), Extent: t.layout.ExtentName(p, plane, s.Slot),
 			Offset: t.layout.Offset(p, plane, s.Slot), Reason: fmt.Sprintf("checksum %08x, expected %08x", sum, s.Sums[plane])}
 	}

@@ -19,6 +19,10 @@ import (
 	"github.com/gstore/gstore/store/internal/vfsengine"
 )
 
+// ErrOvertaken is in the errors of a reader that was opened by Options.Beside: the run has made other checkpoints meanwhile, and what this
+// one names is written over.
+var ErrOvertaken = errors.New("overtaken by a run")
+
 // CheckpointsMax is how many checkpoints a table can keep.
 const CheckpointsMax = blocks.EmbeddingSlotsMax - 1
 
@@ -47,6 +51,9 @@ type Options struct {
 	Checkpoint uint64
 	// ReadOnly opens a table for reading: any number of readers at a time, none while it is being trained.
 	ReadOnly bool
+	// Beside has Open, with ReadOnly, take a table that is being trained, too. Its last checkpoint is read, which stands until the run has
+	// made others; then what is read may be [ErrOvertaken].
+	Beside bool
 	// AnyVersion has Open, with ReadOnly, take a table of another version of the store, too: only its blobs may be read then.
 	AnyVersion bool
 	// LockTimeout is how long to wait for readers that are opening the store; 0 = 30 s.
@@ -80,7 +87,7 @@ type Table struct {
 	env      meta.Env
 	record   meta.TableRecord
 	layout   *blocks.EmbeddingLayout
-	lk       *meta.Lock
+	lk       *meta.Lock // nil: a reader beside a run
 	readOnly bool
 
 	mu      sync.Mutex
@@ -129,7 +136,7 @@ func Create(ctx context.Context, s *store.Store, o Options) (_ *Table, err error
 	}
 	defer func() {
 		if err != nil {
-			_ = t.lk.Close()
+			_ = t.unlock()
 		}
 	}()
 	t.record = meta.TableRecord{Name: o.Name, File: "table-" + o.Name + meta.FileSuffix, Version: s.Manifest().Version,
@@ -239,7 +246,7 @@ func (t *Table) createFile(m *store.Manifest, o *Options) (sums [][]uint32, err 
 // Open opens a table at its last checkpoint or at o.Checkpoint, for training on or, with o.ReadOnly, for reading.
 // The snapshot must be of the version that the table was made for, unless o.AnyVersion is set. It fails with
 // ErrNotFound or, if another process has the table open, ErrLocked.
-// Only Name, Checkpoint, ReadOnly, AnyVersion, Engine and LockTimeout of o are looked at.
+// Only Name, Checkpoint, ReadOnly, Beside, AnyVersion, Engine and LockTimeout of o are looked at.
 func Open(ctx context.Context, s *store.Store, o Options) (_ *Table, err error) {
 	t, err := lock(ctx, meta.NewEnv(s.Dir(), s.Files().FS(), o.LockTimeout), o)
 	if err != nil {
@@ -247,7 +254,7 @@ func Open(ctx context.Context, s *store.Store, o Options) (_ *Table, err error) 
 	}
 	defer func() {
 		if err != nil {
-			_ = t.lk.Close()
+			_ = t.unlock()
 		}
 	}()
 	if err := t.load(ctx, o.Name); err != nil {
@@ -281,12 +288,27 @@ func Open(ctx context.Context, s *store.Store, o Options) (_ *Table, err error) 
 	return t, t.Use(o.Engine)
 }
 
-// CheckVersion says which version of the store the table belongs to, if it is not m's.
+// VersionError says that a table belongs to another version of the store than the one that is open. It is a store.ErrInvalid.
+type VersionError struct {
+	Table string
+	Of    uint64 // the table's version, which is kept as long as the table is
+	Open  uint64
+}
+
+// Error names both versions.
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("%v: table %q belongs to version %d of the store, this is version %d: open that version, or train anew", store.ErrInvalid, e.Table, e.Of, e.Open)
+}
+
+// Is reports whether target is store.ErrInvalid.
+func (e *VersionError) Is(target error) bool { return target == store.ErrInvalid }
+
+// CheckVersion says which version of the store the table belongs to, if it is not m's, as a [VersionError].
 func (t *Table) CheckVersion(m *store.Manifest) error {
 	if t.record.Version == m.Version {
 		return nil
 	}
-	return fmt.Errorf("%w: table %q belongs to version %d of the store, this is version %d: open that version, or train anew", store.ErrInvalid, t.record.Name, t.record.Version, m.Version)
+	return &VersionError{t.record.Name, t.record.Version, m.Version}
 }
 
 // load reads record and checkpoints.
@@ -341,12 +363,44 @@ func lock(ctx context.Context, e meta.Env, o Options) (*Table, error) {
 	_, _ = h.Write([]byte(o.Name))
 	lk, err := e.Lock(ctx, int64(1<<32+h.Sum64()>>2), !o.ReadOnly, 0)
 	switch {
+	case errors.Is(err, store.ErrLocked) && o.ReadOnly && o.Beside:
 	case errors.Is(err, store.ErrLocked):
 		return nil, fmt.Errorf("%w: table %q of %s is open already, in this process or another", store.ErrLocked, o.Name, e.Dir)
 	case err != nil:
 		return nil, fmt.Errorf("table %q: %w", o.Name, err)
 	}
 	return &Table{env: e, lk: lk, readOnly: o.ReadOnly}, nil
+}
+
+// unlock gives the table's place back.
+func (t *Table) unlock() error {
+	if t.lk == nil {
+		return nil
+	}
+	return t.lk.Close()
+}
+
+// overtaken is the error of what no longer is as the checkpoint says, of a reader beside a run; nil of another.
+func (t *Table) overtaken() error {
+	if t.lk != nil {
+		return nil
+	}
+	return fmt.Errorf("%w: table %q has newer checkpoints than %d, which was being read: ask again", ErrOvertaken, t.record.Name, t.last().Number)
+}
+
+// Standing reports whether what was read so far was the checkpoint's: nil, or [ErrOvertaken]. [Table.Read] finds it by itself.
+func (t *Table) Standing(ctx context.Context) error {
+	if t.lk != nil {
+		return nil
+	}
+	now := &Table{env: t.env}
+	if err := now.load(ctx, t.record.Name); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if !now.record.Created.Equal(t.record.Created) || !slices.ContainsFunc(now.kept, func(c Checkpoint) bool { return c.Number == t.last().Number }) {
+		return t.overtaken()
+	}
+	return nil
 }
 
 // ValidName reports whether a table may have that name: at most 64 letters, digits, '-' and '_'.
@@ -418,5 +472,5 @@ func (t *Table) Close() error {
 		return store.ErrClosed
 	}
 	t.closed = true
-	return errors.Join(t.file.Close(), t.lk.Close())
+	return errors.Join(t.file.Close(), t.unlock())
 }

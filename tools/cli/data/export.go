@@ -173,7 +173,8 @@ func (o *exportOptions) model(ctx context.Context, e *command.Env, s *store.Stor
 	} else {
 		d, err = models.Node(ctx, e, s, o.at)
 	}
-	if errors.Is(err, store.ErrNotFound) && o.at == "" && !slices.Contains(o.what, modelPart) {
+	var other *table.VersionError
+	if (errors.Is(err, store.ErrNotFound) || errors.As(err, &other)) && o.at == "" && !slices.Contains(o.what, modelPart) {
 		return nil, nil
 	}
 	return d, err
@@ -201,7 +202,7 @@ func (o *exportOptions) embeddings(ctx context.Context, e *command.Env, s *store
 		return nil, done, command.Usagef("--checkpoint %s of one table: name it with --tables (there are: %s)", o.at, strings.Join(names, ", "))
 	}
 	for _, name := range names {
-		t, err := table.Open(ctx, s, table.Options{Name: name, Checkpoint: at, ReadOnly: true})
+		t, err := table.Open(ctx, s, table.Options{Name: name, Checkpoint: at, ReadOnly: true, Beside: true})
 		if err != nil {
 			return nil, done, err
 		}

@@ -118,8 +118,8 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 	return File(dir, best.run), which, nil
 }
 
-// TableName is the table of embeddings that a name means: "" is the only one of the store's version, or of several the one called
-// as training calls it by default.
+// TableName is the table of embeddings that a name means: "" is the only one of the store's version, or else the only one, or of several
+// the one called as training calls it by default.
 func TableName(ctx context.Context, st *store.Store, name string) (string, error) {
 	if name != "" {
 		return name, nil
@@ -129,35 +129,74 @@ func TableName(ctx context.Context, st *store.Store, name string) (string, error
 		return "", err
 	}
 	const usual = "embeddings"
-	var names []string
+	var here, all []string
 	for _, t := range infos {
 		if t.Some { // vectors that a model of nodes learned
 			continue
 		}
 		if t.Version == st.Manifest().Version {
-			names = append(names, t.Name)
+			here = append(here, t.Name)
 		}
-		if t.Name == usual {
-			name = usual
-		}
+		all = append(all, t.Name)
 	}
 	switch {
-	case len(names) == 1:
-		return names[0], nil
-	case len(names) > 1 && name == "":
-		return "", command.Usagef("the store has several tables of embeddings: name one of %s", strings.Join(names, ", "))
+	case len(here) == 1:
+		return here[0], nil
+	case len(here) == 0 && len(all) == 1:
+		return all[0], nil
+	case slices.Contains(all, usual) || len(all) == 0:
+		return usual, nil
 	}
-	return usual, nil
+	return "", command.Usagef("the store has several tables of embeddings: name one of %s", strings.Join(all, ", "))
 }
 
-// OpenTable opens a table of embeddings for reading, at a checkpoint by its number, "" = the last one. One of another version of the
+// VersionOfTable returns st, or in its place, opened by o, the version of the store that the table of a name belongs to: its embeddings are
+// of that version's nodes. It says so.
+func VersionOfTable(ctx context.Context, e *command.Env, st *store.Store, o store.Options, name, checkpoint string) (*store.Store, error) {
+	t, err := OpenTable(ctx, st, name, checkpoint)
+	var other *table.VersionError
+	if !errors.As(err, &other) {
+		if err == nil {
+			err = t.Close()
+		}
+		return st, err
+	}
+	o.Version = other.Of
+	its, err := store.Open(st.Dir(), o)
+	if err != nil {
+		return st, err
+	}
+	was, is := its.Manifest(), st.Manifest()
+	e.Warn(fmt.Sprintf("table %s was trained on version %d of the store (%d nodes, %d edges), and answers for that; what came with version %d (%d nodes, %d edges) it learns by training again",
+		other.Table, was.Version, was.Nodes, was.Edges, is.Version, is.Nodes, is.Edges))
+	return its, st.Close()
+}
+
+// OpenTrained is [OpenTable] with the run behind the table, of which it has an epoch, or a part of one.
+func OpenTrained(ctx context.Context, st *store.Store, name, checkpoint string) (*table.Table, *link.Checkpointed, error) {
+	t, err := OpenTable(ctx, st, name, checkpoint)
+	if err != nil {
+		return nil, nil, err
+	}
+	run, err := link.Load(ctx, t)
+	if err == nil && run.Epochs == 0 && !run.Middle {
+		err = fmt.Errorf("%w: table %s has no trained epoch yet, its numbers are random: a run that trains it makes a checkpoint after each, and gstore train --resume goes on with one that was ended",
+			store.ErrNotFound, t.Name())
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, t.Close())
+	}
+	return t, run, nil
+}
+
+// OpenTable opens a table of embeddings for reading, also while a run trains it, at a checkpoint by its number, "" = the last one. One of another version of the
 // store is an error, unless its model has no embeddings: then its checkpoints alone may be read.
 func OpenTable(ctx context.Context, st *store.Store, name, checkpoint string) (*table.Table, error) {
 	name, err := TableName(ctx, st, name)
 	if err != nil {
 		return nil, err
 	}
-	o := table.Options{Name: name, ReadOnly: true, AnyVersion: true}
+	o := table.Options{Name: name, ReadOnly: true, Beside: true, AnyVersion: true}
 	if checkpoint != "" {
 		if o.Checkpoint, err = strconv.ParseUint(checkpoint, 10, 64); err != nil {
 			return nil, command.Usagef("--checkpoint %q: expected the number of a checkpoint of table %s", checkpoint, name)

@@ -27,15 +27,11 @@ func (p *prediction) link(ctx context.Context) (err error) {
 	if p.nearest == "" && len(p.args) == 1 {
 		return command.Usagef("%q: expected head, relation and tail, one end of them ? for what is asked, or --nearest cosine for similar nodes", p.args[0])
 	}
-	t, err := models.OpenTable(ctx, p.st, p.table, p.checkpoint)
+	t, run, err := models.OpenTrained(ctx, p.st, p.table, p.checkpoint)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	run, err := link.Load(ctx, t)
-	if err != nil {
-		return err
-	}
 	p.relation = run.Config.Relation
 	p.which = fmt.Sprintf("table %s, checkpoint %d, after %d epochs", run.Config.Table, t.LastCheckpoint().Number, run.Epochs)
 	names, held, err := p.names()

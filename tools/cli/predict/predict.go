@@ -153,7 +153,8 @@ func (o *options) validate() error {
 
 func (o *options) run(ctx context.Context, e *command.Env, dir string) (err error) {
 	defer command.LimitThreads(o.threads)()
-	st, err := store.Open(dir, store.Options{Version: o.version, Scratch: o.scratch})
+	of := store.Options{Version: o.version, Scratch: o.scratch}
+	st, err := store.Open(dir, of)
 	if err != nil {
 		return err
 	}
@@ -165,6 +166,11 @@ func (o *options) run(ctx context.Context, e *command.Env, dir string) (err erro
 			return command.Usagef("--%s is for link prediction; the store's task is node classification", name)
 		case link && name == "only":
 			return command.Usagef("--only is for node classification; the store's task is link prediction")
+		}
+	}
+	if link && o.version == 0 {
+		if st, err = models.VersionOfTable(ctx, e, st, of, o.table, o.checkpoint); err != nil {
+			return err
 		}
 	}
 	e.Unasked(st.Manifest(), 0, (*int64)(&o.mem))

@@ -171,7 +171,8 @@ func (o *evalOptions) validate(writes bool) error {
 
 func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (err error) {
 	defer command.LimitThreads(o.threads)()
-	st, err := store.Open(dir, store.Options{Version: o.version, Scratch: o.scratch})
+	of := store.Options{Version: o.version, Scratch: o.scratch}
+	st, err := store.Open(dir, of)
 	if err != nil {
 		return err
 	}
@@ -188,6 +189,11 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	})
 	if err != nil {
 		return err
+	}
+	if link && o.version == 0 {
+		if st, err = models.VersionOfTable(ctx, e, st, of, o.table, o.checkpoint); err != nil {
+			return err
+		}
 	}
 	unasked := e.Unasked(st.Manifest(), 0, (*int64)(&o.mem))
 	if link {

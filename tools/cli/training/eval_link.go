@@ -30,15 +30,11 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 	if err := eval.CheckAgainst(o.against, o.candidates); err != nil {
 		return command.Usage(fmt.Errorf("--against, --candidates: %w", err))
 	}
-	table, err := models.OpenTable(ctx, st, o.table, o.checkpoint)
+	table, run, err := models.OpenTrained(ctx, st, o.table, o.checkpoint)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, table.Close()) }()
-	run, err := link.Load(ctx, table)
-	if err != nil {
-		return err
-	}
 	start := time.Now()
 	dev, err := command.OpenDevice(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
 	if err != nil {
