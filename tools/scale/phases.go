@@ -112,6 +112,7 @@ func (r *runner) size(ctx context.Context, dir string, part int64) (_ *table, er
 			t.disk = r.disk
 		}
 		t.rows = append(t.rows, row{name: p.name, cost: c, bytes: p.bytes(r), said: said})
+		fmt.Fprintf(os.Stderr, "1/%d %s: %.1f s, %.1f CPU s, peak %d MiB; %s\n", part, p.name, c.seconds, c.cpu, c.peak>>20, said)
 	}
 	return t, nil
 }

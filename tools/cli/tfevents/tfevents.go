@@ -12,9 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -79,6 +81,44 @@ func (w *Writer) Scalars(step int64, scalars []Scalar) error {
 	b = protowire.AppendVarint(b, uint64(step))
 	b = protowire.AppendTag(b, 5, protowire.BytesType)
 	return w.record(protowire.AppendBytes(b, summary))
+}
+
+// Parameters appends the settings of a run, as TensorBoard's table of hyper-parameters reads them: numbers, texts and truth values by name.
+// A value of another type is an error.
+func (w *Writer) Parameters(of map[string]any) error {
+	now := time.Now()
+	var info []byte // SessionStartInfo of tensorboard/plugins/hparams/plugin_data.proto
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		var value []byte // google.protobuf.Value
+		switch v := of[name].(type) {
+		case float64:
+			value = protowire.AppendTag(value, 2, protowire.Fixed64Type)
+			value = protowire.AppendFixed64(value, math.Float64bits(v))
+		case string:
+			value = protowire.AppendTag(value, 3, protowire.BytesType)
+			value = protowire.AppendString(value, v)
+		case bool:
+			value = protowire.AppendTag(value, 4, protowire.VarintType)
+			value = protowire.AppendVarint(value, protowire.EncodeBool(v))
+		default:
+			return fmt.Errorf("event file: parameter %s is a %T, expected a number, a text or a truth value", name, v)
+		}
+		pair := message(message(nil, 1, []byte(name)), 2, value)
+		info = message(info, 1, pair)
+	}
+	info = protowire.AppendTag(info, 5, protowire.Fixed64Type)
+	info = protowire.AppendFixed64(info, math.Float64bits(float64(now.UnixNano())/1e9))
+	plugin := message(message(nil, 1, []byte("hparams")), 2, message(nil, 3, info))
+	// A summary has a value: TensorBoard writes a 0 of 32 bits beside what is meant.
+	zero := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
+	zero = message(message(zero, 2, nil), 5, protowire.AppendFixed32(nil, 0))
+	value := message(message(message(nil, 1, []byte("_hparams_/session_start_info")), 8, zero), 9, message(nil, 1, plugin))
+	return w.record(message(stamp(nil, now), 5, message(nil, 1, value)))
+}
+
+// message appends a field of bytes: a message, or a text.
+func message(b []byte, field protowire.Number, content []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), content)
 }
 
 // Name returns the file's path.

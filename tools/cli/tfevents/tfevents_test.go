@@ -2,6 +2,7 @@ package tfevents
 
 import (
 	"encoding/binary"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -109,5 +110,66 @@ func TestScalars(t *testing.T) {
 	// The checksum of RFC 3720, B.4, 32 bytes of zeros, masked.
 	if c := uint32(0x8a9136aa); masked(make([]byte, 32)) != (c>>15|c<<17)+0xa282ead8 {
 		t.Errorf("the masked checksum of zeros is %08x", masked(make([]byte, 32)))
+	}
+}
+
+// TestParameters: settings are a summary of the plugin that TensorBoard's table of hyper-parameters reads, each with its type.
+func TestParameters(t *testing.T) {
+	w, err := Create(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Parameters(map[string]any{"x": 1}); err == nil {
+		t.Error("an integer is taken")
+	}
+	if err := w.Parameters(map[string]any{"model": "sage", "lr": .005, "history": true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(w.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = b[16+binary.LittleEndian.Uint64(b):] // behind the version's record
+	inner := func(b []byte, path ...protowire.Number) []byte {
+		t.Helper()
+		for _, num := range path {
+			found := false
+			for _, f := range fields(t, b) {
+				if v, ok := f.v.([]byte); ok && f.num == num && !found {
+					b, found = v, true
+				}
+			}
+			if !found {
+				t.Fatalf("no field %d of %v", num, path)
+			}
+		}
+		return b
+	}
+	value := inner(b[12:12+binary.LittleEndian.Uint64(b)], 5, 1)
+	if tag := string(inner(value, 1)); tag != "_hparams_/session_start_info" {
+		t.Errorf("tag %q", tag)
+	}
+	if name := string(inner(value, 9, 1, 1)); name != "hparams" {
+		t.Errorf("plugin %q", name)
+	}
+	got := map[string]any{}
+	for _, f := range fields(t, inner(value, 9, 1, 2, 3)) {
+		if f.num != 1 {
+			continue
+		}
+		pair := fields(t, f.v.([]byte))
+		v := fields(t, pair[1].v.([]byte))[0]
+		switch x := v.v.(type) {
+		case uint64:
+			got[string(pair[0].v.([]byte))] = map[protowire.Number]any{2: math.Float64frombits(x), 4: x == 1}[v.num]
+		case []byte:
+			got[string(pair[0].v.([]byte))] = string(x)
+		}
+	}
+	if want := map[string]any{"model": "sage", "lr": .005, "history": true}; !maps.Equal(got, want) {
+		t.Errorf("parameters %v, expected %v", got, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu"
@@ -13,6 +14,7 @@ import (
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/buffer/metrics"
+	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/cli/tfevents"
 )
 
@@ -53,13 +55,33 @@ func openMetrics(path, board string, resume bool) (l *metricsLog, err error) {
 
 // begin takes the store and the configuration with which a run trains. Of one that is resumed, what the file holds is known later.
 func (l *metricsLog) begin(dir string, config any) {
-	if l == nil || l.f == nil {
+	if l == nil {
+		return
+	}
+	if l.board != nil && l.failed == nil {
+		l.failed = l.board.Parameters(parameters(config))
+	}
+	if l.f == nil {
 		return
 	}
 	l.first = func() error { return l.w.Begin(dir, config) }
 	if !l.resume {
 		l.write(l.first)
 	}
+}
+
+// parameters are a configuration's settings, for TensorBoard: lists as texts, and what is not set left out.
+func parameters(config any) map[string]any {
+	of := map[string]any{}
+	for name, v := range command.Fields(config) {
+		switch v := v.(type) {
+		case float64, string, bool:
+			of[name] = v
+		case []any:
+			of[name] = strings.Trim(fmt.Sprint(v), "[]")
+		}
+	}
+	return of
 }
 
 // goOn goes on behind the finished epochs' lines, or begins the file anew.

@@ -97,7 +97,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	command.ScratchFlag(fs, &o.reads.scratch)
 	command.ConfigFlag(fs, &o.config)
 	fs.StringVar(&o.metrics, "metrics", "", "write what every epoch came to and measurements of every step to this file of JSON lines, for \"gstore report\"")
-	fs.StringVar(&o.board, "tensorboard", "", "write loss, accuracy or ranks and times of every epoch to an event file in this folder")
+	fs.StringVar(&o.board, "tensorboard", "", "write the settings, and of every epoch loss, accuracy or ranks and times, to an event file in this folder")
 	fs.BoolVar(&o.explain, "explain", false, "before training say why the plan was chosen, and how and why each layer is computed; gstore plan says the first without training")
 	fs.BoolVar(&o.baselines, "baselines", true, "compute beside a result of nodes what the most frequent class and the same model without edges come to, in a tenth of the run's work")
 	fs.StringVar(&o.save, "save", "", "file for the trained model (default: in the store)")
