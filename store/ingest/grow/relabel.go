@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -17,6 +18,8 @@ type RelabelOptions struct {
 	Labels ingest.Labels
 	// Split, if not nil, divides the labelled nodes anew: the store's first split is replaced. A store without a split gets one anyway.
 	Split *ingest.RandomSplit
+	// Time, if not nil, divides them by a column of theirs.
+	Time *TimeSplit
 	// Rows, if not nil, are the same tables as columns of the store: their features replace those of the nodes that they name.
 	Rows source.Source
 }
@@ -57,7 +60,8 @@ type relabeller struct {
 	parts  map[string]*rowsGiven // by split: a byte each
 	merged *mergedLabels         // nil: no node has a label
 
-	counted bool // rows of nodes that the store does not have
+	counted bool   // rows of nodes that the store does not have
+	note    string // how [TimeSplit] divided
 }
 
 func (l *relabeller) run(ctx context.Context) error {
@@ -70,7 +74,7 @@ func (l *relabeller) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if l.of.Rows == nil || l.label != nil || l.parts != nil || l.of.Split != nil {
+	if l.of.Rows == nil || l.label != nil || l.parts != nil || l.of.Split != nil || l.of.Time != nil {
 		if err := l.relabel(ctx); err != nil {
 			return err
 		}
@@ -117,7 +121,7 @@ func (l *relabeller) relabel(ctx context.Context) error {
 		return err
 	}
 	l.adoptColumns(old)
-	l.rep.Notes = r.Manifest.Ingest["notes"]
+	l.rep.Notes = strings.TrimPrefix(r.Manifest.Ingest["notes"]+"\n"+l.note, "\n")
 	return nil
 }
 
@@ -131,6 +135,16 @@ func (l *relabeller) splits(ctx context.Context, desc *source.Description) error
 		name = first.Name
 	}
 	split := l.of.Split
+	if l.of.Time != nil {
+		if split != nil || len(l.parts) > 0 {
+			return source.Inputf(desc.Input, "a split by time is asked for beside a random one, or one that the tables have: give one of them")
+		}
+		parts, err := l.byTime(ctx, name)
+		if err != nil {
+			return err
+		}
+		l.parts = map[string]*rowsGiven{name: parts}
+	}
 	if split == nil && none && len(l.parts) == 0 {
 		split = &ingest.RandomSplit{Train: .6, Valid: .2, Test: .2, Unasked: true}
 	}

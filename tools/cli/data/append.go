@@ -28,13 +28,14 @@ type appendOptions struct {
 	dryRun   bool
 	labels   string
 	split    string
+	byTime   string
 	update   bool
 	remove   bool
 }
 
 // relabels reports whether labels or a split are given to nodes that the store has, rather than anything added.
 func (o *appendOptions) relabels() bool {
-	return o.features == "" && (len(o.input.nodes) > 0 || o.split != "")
+	return o.features == "" && (len(o.input.nodes) > 0 || o.split != "" || o.byTime != "")
 }
 
 // newShare is the share of the nodes that edges name which may be new unasked.
@@ -71,7 +72,7 @@ that the edges are in.
 
 Without INPUT, --nodes names tables of nodes that the store has: they get the labels that
 the tables say, and their parts of a split. Other nodes keep theirs. --split-random divides
-the labelled nodes anew. With --update the nodes get the tables' features too.
+the labelled nodes anew, and --split-time YEAR by a column of theirs. With --update the nodes get the tables' features too.
 
 With --features, append adds a column of nodes instead, which rewrites nothing. The
 column is a .npy array with a row for every node, in the order of their ids, or, if ids
@@ -86,16 +87,17 @@ store is as it was.`,
   gstore append shop.gstore --nodes customer=segments.csv --label segment
   gstore append shop.gstore --nodes customer.csv --update
   gstore append shop.gstore --split-random 80/10/10:7
+  gstore append papers.gstore --split-time year:70/10/20
   gstore append cora.gstore --features pagerank.npy --name rank`,
 		Args: func(_ *cobra.Command, args []string) error {
 			alone := len(args) == 1 && (o.features != "" || o.relabels())
-			if alone || len(args) == 2 && o.features == "" && o.split == "" {
+			if alone || len(args) == 2 && o.features == "" && o.split == "" && o.byTime == "" {
 				return nil
 			}
 			if o.remove && len(args) == 1 {
 				return command.Usagef("--delete takes edges: gstore append STORE INPUT --delete")
 			}
-			return command.Usagef("expected STORE and either INPUT, or --features FILE.npy, or --nodes TABLE of nodes that it has, or --split-random, got %d argument(s)", len(args))
+			return command.Usagef("expected STORE and either INPUT, or --features FILE.npy, or --nodes TABLE of nodes that it has, or --split-random or --split-time, got %d argument(s)", len(args))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), e, args) },
 	}
@@ -110,6 +112,7 @@ store is as it was.`,
 	command.Section(f, "labels and splits", func() {
 		f.StringVar(&o.labels, "labels", "auto", "what the labels of a store that has none are: classes, numbers or multi, as of gstore ingest")
 		f.StringVar(&o.split, "split-random", "", "divide the labelled nodes anew, at random, in place of the store's first split: percentages TRAIN/VALID/TEST[:SEED], such as 60/20/20")
+		f.StringVar(&o.byTime, "split-time", "", "divide the labelled nodes anew by a column of theirs, such as a year: the smallest train, the largest are tested; COLUMN[:TRAIN/VALID/TEST] (default shares 60/20/20)")
 	})
 	command.Section(f, "changes", func() {
 		f.BoolVar(&o.update, "update", false, "replace edges that the store has; without INPUT, the features of nodes that --nodes names")
@@ -146,6 +149,12 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	case o.features == "" && o.dtype != "":
 		return command.Usagef("--feature-dtype goes with --features: rows of new nodes are stored as the store's columns are")
 	}
+	var byTime *grow.TimeSplit
+	if o.byTime != "" {
+		if byTime, err = grow.ParseTimeSplit(o.byTime); err != nil {
+			return command.Usage(fmt.Errorf("--split-time: %w", err))
+		}
+	}
 	defer command.LimitHeap(ingest.HeapBytes(in))()
 	begin := time.Now()
 	src, err := o.source(ctx, dir, args, fo)
@@ -171,7 +180,7 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	case o.features != "":
 		r, err = grow.AppendColumns(ctx, dir, src, in.FeatureElem, ao)
 	case len(args) == 1:
-		r, err = o.relabel(ctx, dir, src, fo, grow.RelabelOptions{Labels: in.Labels, Split: in.SplitRandom}, ao)
+		r, err = o.relabel(ctx, dir, src, fo, grow.RelabelOptions{Labels: in.Labels, Split: in.SplitRandom, Time: byTime}, ao)
 	default:
 		r, err = grow.Append(ctx, dir, src, ao)
 	}
