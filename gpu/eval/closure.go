@@ -23,6 +23,7 @@ type closure struct {
 	splits []uint8    // for which it was found
 	stages []*stage
 	memory bool
+	rows   bool  // the first layer's features stay, beside what the others take
 	kept   []csr // by layer
 }
 
@@ -54,7 +55,7 @@ const fewShare = .5
 // fewer reports whether runs of this evaluator may compute some nodes alone. What all nodes keep, jumping and learned vectors ask for all.
 func (e *Evaluator) fewer() bool {
 	o := &e.o
-	return len(e.columns) > 0 && !o.Predictions && !o.Probabilities && !o.Embeddings && o.Vectors == nil && !o.Model.Jumps() &&
+	return len(e.columns) > 0 && (o.Nodes != nil || !o.Predictions && !o.Probabilities) && !o.Embeddings && o.Vectors == nil && !o.Model.Jumps() &&
 		o.Model.Relations == 0 && e.edges.relation == nil && !o.Model.SymmetricWeights()
 }
 
@@ -78,7 +79,8 @@ func (r *evaluation) few(ctx context.Context, model *nn.Model, sink Sink) (c *cl
 		return nil, none, nil
 	}
 	chooser, chooses := sink.(Chooser)
-	if !e.fewer() || sink != nil && !chooses || len(r.splits) == 0 && sink == nil {
+	if !e.fewer() || sink != nil && !chooses || len(r.splits) == 0 && sink == nil && e.o.Nodes == nil ||
+		e.o.MemoryBytes > 0 && e.fewBytes > e.o.MemoryBytes {
 		return nil, none, nil
 	}
 	for l := range model.Layers() {
@@ -133,10 +135,16 @@ func (e *Evaluator) find(ctx context.Context, model *nn.Model, splits []uint8, s
 		return nil, err
 	}
 	computed := len(layers)
-	if len(splits) == 0 {
+	if len(splits) == 0 && e.o.Nodes == nil {
 		computed-- // the last layer is left out
-	} else if err := e.askedNodes(ctx, splits, asked); err != nil {
-		return nil, err
+	}
+	for _, v := range e.o.Nodes {
+		asked.add(uint64(v))
+	}
+	if len(splits) > 0 {
+		if err := e.askedNodes(ctx, splits, asked); err != nil {
+			return nil, err
+		}
 	}
 	asked.seal()
 	into, rows := asked, uint64(0)
@@ -259,7 +267,7 @@ func (e *Evaluator) stage(c *closure, model *nn.Model) bool {
 		if c.memory && e.o.MemoryBytes > 0 {
 			room -= states
 		}
-		fits := true
+		fits, above := true, int64(0) // what layers above the first take at most
 		for l, layer := range layers {
 			s := &stage{of: c.reads[l], into: c.into[l]}
 			cost := e.costOf(layer.(nn.Streamer), l == 0, c.edges[l])
@@ -276,8 +284,11 @@ func (e *Evaluator) stage(c *closure, model *nn.Model) bool {
 				bytes = max(bytes, own)
 			}
 			fits, most = fits && ok, max(most, bytes)
-			c.stages = append(c.stages, s)
+			if c.stages = append(c.stages, s); l > 0 {
+				above = max(above, bytes)
+			}
 		}
+		c.rows = c.stages[0].pieceNodes == 0 && (e.o.MemoryBytes == 0 || above+int64(c.reads[0].len())*e.featureBytes <= room)
 		switch {
 		case fits:
 			e.keepEdges(c, most+states+edges <= bound)

@@ -139,7 +139,7 @@ func (e *Evaluator) byColumns(s *stage, layer nn.Streamer, c *stageCost, bound i
 // sliced computes a layer by columns.
 func (r *evaluation) sliced(ctx context.Context, layer nn.Streamer, model *nn.Model, last bool) (err error) {
 	s, dim := r.work, layer.AccumulatorDim()
-	if err := errors.Join(r.freeSums(), r.dropRows()); err != nil {
+	if err := errors.Join(r.freeSums(), r.dropRows(true)); err != nil {
 		return err
 	}
 	r.computed += int64(s.into.len())
@@ -259,10 +259,13 @@ func (f *edgeFile) of(slab **blockio.Slab, p, n int) (c csr, err error) {
 	return c, nil
 }
 
-// dropRows gives up what pieces of states and features take.
-func (r *evaluation) dropRows() error {
+// dropRows gives up what pieces of states take, and of features.
+func (r *evaluation) dropRows(features bool) error {
 	_, err := r.wait(Tile{})
-	err = errors.Join(err, r.dropFeatures(), r.state.Free(), r.dropAhead())
+	if features {
+		err = errors.Join(err, r.dropFeatures())
+	}
+	err = errors.Join(err, r.state.Free(), r.dropAhead())
 	for _, s := range r.own {
 		err = errors.Join(err, s.Free())
 	}
@@ -308,7 +311,7 @@ func (r *evaluation) transpose(ctx context.Context, dim int) (*columnTable, erro
 // sumColumns adds up the messages of every slice of columns, with that of all sources in memory.
 func (r *evaluation) sumColumns(ctx context.Context, layer nn.Streamer, sources *columnTable, edges *edgeFile, sums *columnTable) (err error) {
 	s, q := r.work, r.queue
-	if err := r.dropRows(); err != nil { // their room is the slice's
+	if err := r.dropRows(true); err != nil { // their room is the slice's
 		return err
 	}
 	var columns, part, own *blockio.Slab

@@ -50,6 +50,9 @@ type Options struct {
 	Embeddings  bool // keep each node's state below the last product, likewise
 	// Probabilities keeps each node's probability of every class, or its number: 4 bytes a node and class, likewise.
 	Probabilities bool
+	// Nodes, if not nil, are those that Predictions and Probabilities are read of, ascending and each once. Where few others have a part in
+	// them, only these are computed.
+	Nodes []store.NodeID
 }
 
 // Metrics is how well a model does on one split.
@@ -130,14 +133,16 @@ type Evaluator struct {
 	// pieceEdges is how many edges' messages by relation are computed at a time: at most twice chunkBytes of them.
 	pieceEdges int64
 
-	// What the last run kept of every node, by internal id; nil if not asked for.
+	// What the last run kept of every node, by internal id, or of Options.Nodes alone, by their places; nil if not asked for.
 	classes, probability, probabilities, embeddings *spill.Table
+	keptOf                                          []store.NodeID // nil: all
 
 	all   *nodeSet
 	asked *closure // of the last run that computed some nodes alone, without a sink
 	// What a node's features, an edge, and the tensors of a layer that finishes take; what tiles may take; and how many sources a small piece
 	// has.
 	featureBytes, edgeBytes, chunkBytes, bound int64
+	fewBytes                                   int64  // what some nodes alone take at least, of Options.Nodes
 	smallPiece, largest                        uint64 // nodes; of the largest partition
 
 	inEdges []int64 // into each partition, once they were counted
@@ -408,7 +413,11 @@ func (e *Evaluator) planBy(maxDim int, size int64) error {
 			break
 		}
 	}
-	if few := e.leastFew(accDim, sourceBytes); few > e.least { // some nodes alone take no more memory than all do, or the run is refused
+	few := e.leastFew(accDim, sourceBytes)
+	if e.o.Nodes != nil { // all are computed where some alone have no room
+		e.fewBytes, few = few, 0
+	}
+	if few > e.least { // some nodes alone take no more memory than all do, or the run is refused
 		if e.least = few; e.o.MemoryBytes > 0 && e.o.MemoryBytes < few {
 			return fmt.Errorf("evaluation: exact evaluation within %d bytes: %w: it takes %d with one of %d partitions at a time", e.o.MemoryBytes, store.ErrBudget, few, len(m.Partitions))
 		}

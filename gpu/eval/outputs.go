@@ -3,6 +3,7 @@ package eval
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -13,14 +14,17 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// prepareOutputs makes room for what the options ask for beside accuracy and loss.
-func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error {
+// prepareOutputs makes room for what the options ask for beside accuracy and loss, of Options.Nodes alone or of all nodes.
+func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model, few bool) error {
 	e, c := r.Evaluator, model.Config()
 	for _, s := range []**spill.Table{&e.classes, &e.probability, &e.probabilities, &e.embeddings} { // of the run before
 		(*s).Close()
 		*s = nil
 	}
 	nodes := r.src.Manifest().Nodes
+	if e.keptOf = nil; few {
+		e.keptOf, nodes = e.o.Nodes, uint64(len(e.o.Nodes))
+	}
 	table := func(wanted bool, to **spill.Table, columns int) (err error) {
 		if wanted {
 			*to, err = spill.New(nodes, 4*int64(columns), r.memory, r.src.ScratchDir())
@@ -191,24 +195,38 @@ func predict(logits []float32) (class int32, probability float32) {
 	return class, float32(1 / sum)
 }
 
-// NodeValues are values of every node, by internal id.
+// NodeValues are values of every node, by internal id, or of [Options].Nodes.
 type NodeValues struct {
 	Elem  blocks.ElemType
 	Dim   int
 	table *spill.Table
 	parts []store.PartitionInfo
+	of    []store.NodeID // nil: all
 }
 
-// Read fills rows with those of partition p's nodes from its first-th on.
+// Read fills rows with those of partition p's nodes from its first-th on. Of a node that was not asked for it fails with [store.ErrNotFound].
 func (v *NodeValues) Read(_ context.Context, p store.PartitionID, first uint64, rows []byte) error {
-	return v.table.Read(rows, uint64(v.parts[p].First)+first)
+	node := uint64(v.parts[p].First) + first
+	if v.of == nil {
+		return v.table.Read(rows, node)
+	}
+	for ; len(rows) > 0; rows, node = rows[v.table.RowBytes:], node+1 {
+		k, ok := slices.BinarySearch(v.of, store.NodeID(node))
+		if !ok {
+			return fmt.Errorf("%w: values of node %d, which was not asked for", store.ErrNotFound, node)
+		}
+		if err := v.table.Read(rows[:v.table.RowBytes], uint64(k)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (e *Evaluator) values(t *spill.Table, elem blocks.ElemType) *NodeValues {
 	if t == nil {
 		return nil
 	}
-	return &NodeValues{Elem: elem, Dim: int(t.RowBytes / 4), table: t, parts: e.src.Manifest().Partitions}
+	return &NodeValues{Elem: elem, Dim: int(t.RowBytes / 4), table: t, parts: e.src.Manifest().Partitions, of: e.keptOf}
 }
 
 // Predictions returns every node's class, int32, and its probability, float32; nil unless the

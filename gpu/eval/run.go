@@ -61,7 +61,7 @@ func (e *Evaluator) runInto(ctx context.Context, q *gpu.Queue, model *nn.Model, 
 	if few != nil {
 		r.memory = few.memory
 	}
-	if err := r.prepareOutputs(ctx, model); err != nil {
+	if err := r.prepareOutputs(ctx, model, few != nil && r.o.Nodes != nil); err != nil {
 		return nil, fmt.Errorf("evaluation: %w", err)
 	}
 	if model.ReadsDegrees() || e.o.Model.SymmetricWeights() {
@@ -129,7 +129,7 @@ func (r *evaluation) run(ctx context.Context, few *closure, model *nn.Model, l i
 		if err := r.fillChosen(ctx, few.chosen[l]); err != nil {
 			return err
 		}
-		if r.sink = nil; last && len(r.splits) == 0 {
+		if r.sink = nil; last && len(r.splits) == 0 && r.o.Nodes == nil {
 			return nil
 		}
 	}
@@ -147,6 +147,9 @@ func (r *evaluation) run(ctx context.Context, few *closure, model *nn.Model, l i
 		err = r.sliced(ctx, layer, model, last)
 	} else {
 		err = r.tiled(ctx, layer, model, last, few != nil)
+	}
+	if err == nil && few != nil && !last { // layers of a closure have room for their own alone
+		err = errors.Join(r.freeSums(), r.dropRows(l > 0 || !few.rows))
 	}
 	if err != nil {
 		return err

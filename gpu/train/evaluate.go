@@ -22,6 +22,7 @@ type EvaluateOptions struct {
 	Held []budget.Holder
 
 	Confusion, AUC, Predictions, Probabilities, Embeddings bool // see [eval.Options]
+	Nodes                                                  []store.NodeID
 }
 
 // Evaluation is a model's exact outputs on a store: metrics of the splits asked for, in their order,
@@ -80,7 +81,7 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 			a.Hold("tiles", max(a.LeftBytes(), 0), true)
 		}
 		e, err := eval.New(st, dev, eval.Options{Features: c.Config.Features, EdgeFeatures: c.Config.EdgeFeatures, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model, Vectors: vectors,
-			Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Probabilities: o.Probabilities, Embeddings: o.Embeddings, Unlabelled: len(o.Splits) == 0}, max(c.Model.Hidden, c.Model.Out))
+			Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Probabilities: o.Probabilities, Embeddings: o.Embeddings, Nodes: o.Nodes, Unlabelled: len(o.Splits) == 0}, max(c.Model.Hidden, c.Model.Out))
 		return e, a, err
 	}
 	e, account, err := open(o.MemoryBytes)

@@ -20,30 +20,11 @@ var smallest = regexp.MustCompile(`the smallest that works is (\d+) ?MiB`)
 // half as much more. The last two must work and stay below what they were given; before each of them prepare, which may be nil, is called.
 func KeepsBudget(t *testing.T, prepare func(), args ...string) {
 	t.Helper()
-	with := func(mem string) (said string, marks []command.MemoryMark, err error) {
-		if prepare != nil {
-			prepare()
-		}
-		file := filepath.Join(t.TempDir(), "marks")
-		cmd := Command(append(slices.Clone(args), "--mem", mem)...)
-		cmd.Env = append(cmd.Env, command.MemoryMarksEnv+"="+file)
-		var errs bytes.Buffer
-		cmd.Stderr = &errs
-		err = cmd.Run()
-		b, readErr := os.ReadFile(file)
-		if readErr != nil {
-			t.Fatalf("gstore %v --mem %s: %v: %s", args, mem, readErr, errs.String())
-		}
-		for line := range bytes.Lines(b) {
-			var m command.MemoryMark
-			if err := json.Unmarshal(line, &m); err != nil {
-				t.Fatal(err)
-			}
-			marks = append(marks, m)
-		}
-		return errs.String(), marks, err
+	if prepare == nil {
+		prepare = func() {}
 	}
-	said, _, err := with("1MiB")
+	prepare()
+	said, _, err := withBudget(t, 1, args)
 	found := smallest.FindStringSubmatch(said)
 	if err == nil || found == nil {
 		t.Errorf("gstore %v within 1 MiB: %q (%v), expected a refusal that names the smallest budget", args, said, err)
@@ -54,7 +35,8 @@ func KeepsBudget(t *testing.T, prepare func(), args ...string) {
 		t.Fatal(err)
 	}
 	for _, mib := range []int64{least, least + least/2} {
-		said, marks, err := with(strconv.FormatInt(mib, 10) + "MiB")
+		prepare()
+		said, marks, err := withBudget(t, mib, args)
 		if err != nil {
 			t.Errorf("gstore %v within %d MiB, where %d was named: %v: %s", args, mib, least, err, said)
 			continue
@@ -65,4 +47,42 @@ func KeepsBudget(t *testing.T, prepare func(), args ...string) {
 			t.Errorf("gstore %v: a peak of %.1f of %d MiB; at its marks %+v", args, float64(peak)/(1<<20), mib, marks)
 		}
 	}
+}
+
+// KeepsAccounts runs gstore, in a process of its own, with a budget in MiB: it must work, and hold at none of its marks more outside of Go's
+// heap than its account says.
+func KeepsAccounts(t *testing.T, mib int64, args ...string) {
+	t.Helper()
+	said, marks, err := withBudget(t, mib, args)
+	if err != nil {
+		t.Errorf("gstore %v within %d MiB: %v: %s", args, mib, err, said)
+	}
+	for _, m := range marks {
+		if len(m.Over) > 0 {
+			t.Errorf("gstore %v within %d MiB, %s: %q are over: %+v", args, mib, m.Mark, m.Over, m.Lines)
+		}
+	}
+}
+
+// withBudget runs gstore within so many MiB and returns what it said and held.
+func withBudget(t *testing.T, mib int64, args []string) (said string, marks []command.MemoryMark, err error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "marks")
+	cmd := Command(append(slices.Clone(args), "--mem", strconv.FormatInt(mib, 10)+"MiB")...)
+	cmd.Env = append(cmd.Env, command.MemoryMarksEnv+"="+file)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	err = cmd.Run()
+	b, readErr := os.ReadFile(file)
+	if readErr != nil {
+		t.Fatalf("gstore %v within %d MiB: %v: %s", args, mib, readErr, errs.String())
+	}
+	for line := range bytes.Lines(b) {
+		var m command.MemoryMark
+		if err := json.Unmarshal(line, &m); err != nil {
+			t.Fatal(err)
+		}
+		marks = append(marks, m)
+	}
+	return errs.String(), marks, err
 }

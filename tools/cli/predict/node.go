@@ -63,8 +63,13 @@ func (p *prediction) nodes(ctx context.Context) (err error) {
 		}
 		holders = append(holders, budget.Holder{Name: "answers", Bytes: least})
 	}
-	done := p.env.Working("computing all nodes' states")
-	r, err := cp.Evaluate(ctx, p.st, p.dev, train.EvaluateOptions{MemoryBytes: int64(p.mem), Held: holders,
+	nodes, err := p.few(q)
+	if err != nil {
+		return err
+	}
+	holders = append(holders, budget.Holder{Name: "asked nodes", Bytes: int64(len(nodes)) * 8})
+	done := p.env.Working("computing nodes' states")
+	r, err := cp.Evaluate(ctx, p.st, p.dev, train.EvaluateOptions{MemoryBytes: int64(p.mem), Held: holders, Nodes: nodes,
 		Predictions: p.nearest == "", Probabilities: p.nearest == "", Embeddings: p.nearest != ""})
 	done()
 	if err != nil {
@@ -84,6 +89,22 @@ func (p *prediction) nodes(ctx context.Context) (err error) {
 		return p.allClasses(ctx, cp, r, held)
 	}
 	return p.classes(ctx, cp, q, r, names)
+}
+
+// few are the nodes that are asked for, ascending and each once; nil where that is any, or too many for it to matter which.
+func (p *prediction) few(q *questions) ([]store.NodeID, error) {
+	if q == nil || p.nearest != "" || q.n > p.st.Manifest().Nodes/4 {
+		return nil, nil
+	}
+	nodes := make([]store.NodeID, 0, q.n)
+	err := q.each(questionsBatch, func(_ uint64, list []eval.Question) error {
+		for _, k := range list {
+			nodes = append(nodes, k.Node)
+		}
+		return nil
+	})
+	slices.Sort(nodes)
+	return slices.Compact(nodes), err
 }
 
 // similar finds the nodes most similar to those asked for by rows of values.

@@ -25,6 +25,21 @@ func TestTrainKeepsItsBudget(t *testing.T) {
 	clitest.KeepsBudget(t, nil, "eval", dir, "--quiet")
 }
 
+// TestEvalOfFewKeepsItsAccount: layers of a closure, whose sizes differ, do not keep what the one below had.
+func TestEvalOfFewKeepsItsAccount(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector takes memory of its own")
+	}
+	in, dir := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "store")
+	clitest.MustRun(t, "generate", "sbm", in, "--nodes", "60000", "--edges", "250000", "--features", "16", "--classes", "4",
+		"--train", ".045", "--valid", ".002", "--test", ".002", "--quiet")
+	clitest.MustRun(t, "ingest", in, dir, "--partitions", "32", "--precompute-hops", "1", "--quiet")
+	clitest.MustRun(t, "train", dir, "--epochs", "1", "--layers", "3", "--fanouts", "5,5,5", "--hidden", "512", "--quiet")
+	for _, mib := range []int64{120, 130, 140, 170} {
+		clitest.KeepsAccounts(t, mib, "eval", dir, "--quiet")
+	}
+}
+
 // TestTemporalKeepsItsBudget: the same of edges at moments, in training, evaluation and prediction. A budget of 1 MiB was taken for what
 // one holds of the graph, and the rest, up to 664 MiB, came on top.
 func TestTemporalKeepsItsBudget(t *testing.T) {
