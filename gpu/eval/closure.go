@@ -55,8 +55,10 @@ const fewShare = .5
 // fewer reports whether runs of this evaluator may compute some nodes alone. What all nodes keep, jumping and learned vectors ask for all.
 func (e *Evaluator) fewer() bool {
 	o := &e.o
-	return len(e.columns) > 0 && (o.Nodes != nil || !o.Predictions && !o.Probabilities) && !o.Embeddings && o.Vectors == nil && !o.Model.Jumps() &&
-		o.Model.Relations == 0 && e.edges.relation == nil && !o.Model.SymmetricWeights()
+	if len(e.columns) == 0 || o.Embeddings || o.Vectors != nil || o.Model.Jumps() || o.Model.SymmetricWeights() {
+		return false
+	}
+	return o.Nodes != nil || !o.Predictions && !o.Probabilities && o.Model.Relations == 0 && e.edges.relation == nil
 }
 
 // leastFew is what a closure takes with the smallest tiles, however many nodes it has; 0 where there is none.
@@ -65,7 +67,7 @@ func (e *Evaluator) leastFew(accumulated, source int64) int64 {
 		return 0
 	}
 	m := e.src.Manifest()
-	c := &stageCost{node: stageNode + e.nodeBytes + 4*accumulated, edge: e.edgeBytes, source: source, chunk: e.chunkBytes, edges: e.edgesInto()}
+	c := &stageCost{node: stageNode + e.nodeBytes + 4*(accumulated+int64(e.o.Model.Relations)), edge: e.edgeBytes, source: source, chunk: e.chunkBytes, edges: e.edgesInto()}
 	s := &stage{of: e.all, into: &nodeSet{parts: e.all.parts, first: e.all.first}}
 	s.tiles = s.into.tilesOf(len(m.Partitions))
 	sets := int64(e.o.Model.Layers + 3) // of each layer's sources, of the asked nodes and a sink's

@@ -131,78 +131,85 @@ func TestManyAreAsked(t *testing.T) {
 func TestFewNodesAreRead(t *testing.T) {
 	for name, model := range map[string]nn.Config{
 		"sage": {Model: "sage"}, "gcn": {Model: "gcn"}, "gin, one layer": {Model: "gin", Layers: 1}, "gat": {Model: "gat", Heads: 4}, "mlp": {Model: "mlp"},
-		"jumping": {Model: "sage", Jumping: "cat"},
+		"jumping": {Model: "sage", Jumping: "cat"}, "rsage": {Model: "rsage"}, "rgcn": {Model: "rgcn", Bases: 2}, "rgat": {Model: "rgat", Heads: 2}, "hgt": {Model: "hgt", Heads: 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			g := fewAsked(t, true)
-			if model.Layers == 0 {
-				model.Layers = 2
-			}
-			model.In, model.Hidden, model.Out, model.Seed = g.Dim, 12, g.M.Schema.Classes, 2
-			dev, q, m := untrained(t, 2, model)
-			var asked []store.NodeID
-			for v := store.NodeID(3); v < 1500; v += 97 {
-				asked = append(asked, v)
-			}
-			run := func(memory int64, nodes []store.NodeID) (e *Evaluator, bytes map[store.NodeID]string) {
-				t.Helper()
-				e, err := New(g, dev, Options{Unlabelled: true, Features: []string{"x"}, Model: model, Predictions: true, Probabilities: true, Nodes: nodes, MemoryBytes: memory}, model.Hidden)
-				if err != nil {
-					t.Fatal(err)
+		for _, undirected := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/undirected=%v", name, undirected), func(t *testing.T) {
+				g, model := fewAsked(t, undirected), model
+				if model.Layers == 0 {
+					model.Layers = 2
 				}
-				t.Cleanup(func() { _ = e.Close() })
-				if _, err := e.Run(t.Context(), q, m); err != nil {
-					t.Fatal(err)
+				model.In, model.Hidden, model.Out, model.Seed = g.Dim, 12, g.M.Schema.Classes, 2
+				if model.Kind().Relations {
+					if model.Relations = evaltest.Relations; !undirected {
+						model.Relations *= 2
+					}
 				}
-				if _, err := e.Trim(); err != nil {
-					t.Fatal(err)
+				dev, q, m := untrained(t, 2, model)
+				var asked []store.NodeID
+				for v := store.NodeID(3); v < 1500; v += 97 {
+					asked = append(asked, v)
 				}
-				bytes = map[store.NodeID]string{}
-				classes, probability := e.Predictions()
-				for _, v := range asked {
-					p, err := g.M.Partition(v)
+				run := func(memory int64, nodes []store.NodeID) (e *Evaluator, bytes map[store.NodeID]string) {
+					t.Helper()
+					e, err := New(g, dev, Options{Unlabelled: true, Features: []string{"x"}, Model: model, Predictions: true, Probabilities: true, Nodes: nodes, MemoryBytes: memory}, model.Hidden)
 					if err != nil {
 						t.Fatal(err)
 					}
-					for _, x := range []*NodeValues{classes, probability, e.Probabilities()} {
-						b := make([]byte, 4*x.Dim)
-						if err := x.Read(t.Context(), p, uint64(v-g.M.Partitions[p].First), b); err != nil {
+					t.Cleanup(func() { _ = e.Close() })
+					if _, err := e.Run(t.Context(), q, m); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := e.Trim(); err != nil {
+						t.Fatal(err)
+					}
+					bytes = map[store.NodeID]string{}
+					classes, probability := e.Predictions()
+					for _, v := range asked {
+						p, err := g.M.Partition(v)
+						if err != nil {
 							t.Fatal(err)
 						}
-						bytes[v] += string(b)
+						for _, x := range []*NodeValues{classes, probability, e.Probabilities()} {
+							b := make([]byte, 4*x.Dim)
+							if err := x.Read(t.Context(), p, uint64(v-g.M.Partitions[p].First), b); err != nil {
+								t.Fatal(err)
+							}
+							bytes[v] += string(b)
+						}
+					}
+					return e, bytes
+				}
+				every, want := run(0, nil)
+				all := every.Computed()
+				some := name != "jumping"
+				least := func() int64 {
+					e, _ := run(1<<24, asked)
+					return e.LeastBytes()
+				}()
+				for _, memory := range []int64{0, least, least + 200<<10, 1 << 24} {
+					e, got := run(memory, asked)
+					if rows := e.Computed(); rows != all && (rows >= all/2 || !some) || rows == all && some && (memory == 0 || memory > least+100<<10) {
+						t.Errorf("within %d bytes %d rows are computed of %d", memory, rows, all)
+					}
+					if !maps.Equal(got, want) {
+						t.Errorf("within %d bytes other outputs", memory)
+					}
+					if e.Computed() < all {
+						if err := e.Probabilities().Read(t.Context(), 0, 0, make([]byte, 4*model.Out)); !errors.Is(err, store.ErrNotFound) {
+							t.Errorf("a node that was not asked for: %v", err)
+						}
 					}
 				}
-				return e, bytes
-			}
-			_, want := run(0, nil)
-			all := int64(model.Layers) * int64(g.M.Nodes)
-			some := name != "jumping"
-			least := func() int64 {
-				e, _ := run(1<<24, asked)
-				return e.LeastBytes()
-			}()
-			for _, memory := range []int64{0, least, least + 200<<10, 1 << 24} {
-				e, got := run(memory, asked)
-				if rows := e.Computed(); rows != all && (rows >= all/2 || !some) || rows == all && some && (memory == 0 || memory > least+100<<10) {
-					t.Errorf("within %d bytes %d rows are computed of %d", memory, rows, all)
+				many := make([]store.NodeID, g.M.Nodes)
+				for v := range many {
+					many[v] = store.NodeID(v)
 				}
-				if !maps.Equal(got, want) {
-					t.Errorf("within %d bytes other outputs", memory)
+				e, got := run(0, many)
+				if e.Computed() != all || !maps.Equal(got, want) {
+					t.Errorf("of all nodes %d rows are computed, expected %d", e.Computed(), all)
 				}
-				if e.Computed() < all {
-					if err := e.Probabilities().Read(t.Context(), 0, 0, make([]byte, 4*model.Out)); !errors.Is(err, store.ErrNotFound) {
-						t.Errorf("a node that was not asked for: %v", err)
-					}
-				}
-			}
-			many := make([]store.NodeID, g.M.Nodes)
-			for v := range many {
-				many[v] = store.NodeID(v)
-			}
-			e, got := run(0, many)
-			if e.Computed() != all || !maps.Equal(got, want) {
-				t.Errorf("of all nodes %d rows are computed, expected %d", e.Computed(), all)
-			}
-		})
+			})
+		}
 	}
 }

@@ -151,8 +151,9 @@ type Evaluator struct {
 
 	kept    csr           // the edges, if there is one tile
 	grouper nn.Grouper    // of a piece of a tile's edges
-	sizes   *blockio.Slab // int32 edges of each relation of each node of tile sized
-	sized   int           // −1: of none
+	sizes   *blockio.Slab // int32 edges of each relation of each node of tile sized, of nodes sizedOf
+	sized   Tile          // the zero one: of none
+	sizedOf *nodeSet
 	// ofRelation is where a tile's edges of one relation lie: where they begin for each node, and their sources.
 	ofRelation *blockio.Slab
 	perGroup   []float32       // of a piece: what its groups are divided by
@@ -185,7 +186,7 @@ func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) 
 		o.Confusion, o.Predictions = false, false
 		o.AUC = o.AUC && o.Model.MultiLabel
 	}
-	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), made: gpu.NewArena(dev), sized: -1, maxDim: maxDim, confusion: o.Confusion,
+	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), made: gpu.NewArena(dev), maxDim: maxDim, confusion: o.Confusion,
 		edges: edgeBuilder{src: src, undirected: m.Schema.Undirected, parts: m.Partitions}}
 	e.grouper = nn.Grouper{ByRelation: o.Model.Kind().ByRelation, Single: true}
 	if k := o.Model.NodeTypes; k > 0 {
@@ -444,7 +445,7 @@ func (e *Evaluator) cheapTiles() bool { return e.o.Model.EdgeDim == 0 && e.edges
 // Rebound plans the runs that follow within another [Options].MemoryBytes. What earlier ones kept is given up.
 func (e *Evaluator) Rebound(bytes int64) error {
 	err := e.Close()
-	e.o.MemoryBytes, e.loaded, e.sized = bytes, Tile{}, -1
+	e.o.MemoryBytes, e.loaded, e.sized, e.sizedOf = bytes, Tile{}, Tile{}, nil
 	return errors.Join(err, e.plan(e.maxDim))
 }
 

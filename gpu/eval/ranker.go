@@ -95,7 +95,7 @@ func NewRanker(st *store.Store, dev gpu.Device, o RankerOptions) (*Ranker, error
 		return nil, fmt.Errorf("evaluation: %w", err)
 	}
 	v := &Ranker{st: st, o: o, relations: uint32(relations), batchSize: 1 << 17, scoreBytes: scoreBytes}
-	v.e = &Evaluator{src: st, dev: dev, o: Options{Model: o.Model.Layer()}, arena: gpu.NewArena(dev), sized: -1,
+	v.e = &Evaluator{src: st, dev: dev, o: Options{Model: o.Model.Layer()}, arena: gpu.NewArena(dev),
 		edges: edgeBuilder{src: st, parts: m.Partitions, inverse: uint16(relations)}}
 	v.filter = v.e.edges
 	if o.Types != nil {

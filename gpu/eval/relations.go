@@ -46,11 +46,11 @@ func (b *edgeBuilder) readRelations(m *store.Manifest) error {
 	return nil
 }
 
-// relationSizes returns how many edges of each relation each node of tile i has, [nodes × relations].
+// relationSizes returns how many edges of each relation each node of the stage's tile i has, [nodes × relations].
 func (r *evaluation) relationSizes(ctx context.Context, i int) ([]int32, error) {
-	t, n := r.tiles[i], r.o.Model.Relations
-	if r.sized != i {
-		r.sized = -1
+	t, n := r.work.tiles[i], r.o.Model.Relations
+	if r.sized != t || r.sizedOf != r.work.into {
+		r.sized, r.sizedOf = Tile{}, nil
 		if err := spill.Grow(&r.sizes, int64(t.Nodes)*int64(n)*4); err != nil {
 			return nil, err
 		}
@@ -58,10 +58,13 @@ func (r *evaluation) relationSizes(ctx context.Context, i int) ([]int32, error) 
 		clear(sizes)
 		m := r.src.Manifest()
 		everything := Tile{Hi: len(m.Partitions), Nodes: int(m.Nodes)}
-		if err := r.edges.each(ctx, everything, t, func(d, _ uint32, e about) { sizes[int(d)*n+int(e.relation)]++ }); err != nil {
+		x := between{from: everything, to: t, of: r.all, into: r.work.into}
+		into, _ := x.places()
+		count := func(d, _ uint32, e about) { sizes[int(into(d))*n+int(e.relation)]++ }
+		if err := r.edges.some(ctx, everything, t, selection{to: r.work.into}, count); err != nil {
 			return nil, err
 		}
-		r.sized = i
+		r.sized, r.sizedOf = t, r.work.into
 	}
 	return asInt32(r.sizes.Bytes())[:t.Nodes*n], nil
 }

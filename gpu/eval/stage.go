@@ -120,7 +120,7 @@ const stageNode = 40
 
 // costOf is what a layer takes whose sources have rows of so many bytes.
 func (e *Evaluator) costOf(layer nn.Streamer, first bool, edges []int64) *stageCost {
-	c := &stageCost{edge: e.edgeBytes, chunk: e.chunkBytes, edges: edges, node: stageNode + e.nodeBytes}
+	c := &stageCost{edge: e.edgeBytes, chunk: e.chunkBytes, edges: edges, node: stageNode + e.nodeBytes + 4*int64(e.o.Model.Relations)}
 	_, transformed := e.o.Model.StreamDims()
 	if layer != nil {
 		c.node += 4 * int64(layer.AccumulatorDim())
