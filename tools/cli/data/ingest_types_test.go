@@ -1,14 +1,17 @@
 package data_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/parquet-go/parquet-go/deprecated"
 
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/tools/cli"
 	"github.com/gstore/gstore/tools/cli/clitest"
 )
@@ -163,6 +166,50 @@ func TestHelpSections(t *testing.T) {
 		}
 		if strings.Count(out, "\n  --mem ") != 1 {
 			t.Errorf("%s --help: --mem is there %d times", name, strings.Count(out, "\n  --mem "))
+		}
+	}
+}
+
+// TestIngestTypesByFiles: tables of nodes without a TYPE= are of the types that the columns of edges' ends and the files are called by; where
+// these do not fit, they are of one type as before.
+func TestIngestTypesByFiles(t *testing.T) {
+	t.Chdir(t.TempDir())
+	clitest.Put(t, ".", map[string][]byte{
+		"bought.csv": []byte("customer_id,product_id,weight\nC1,P1,1\nC2,P1,3\nC2,P2,4\n"), "plain.csv": []byte("src,dst\nC1,P1\nC2,P2\n"),
+		"customer.csv": []byte("customer_id,age\nC1,20\nC2,30\n"), "product.csv": []byte("product_id,price\nP1,2\nP2,3\n"),
+		"customers.csv": []byte("id,age\nC1,20\nC2,30\n"), "products.csv": []byte("id,price\nP1,2\nP2,3\n"), "more.csv": []byte("id,price\nP3,7\n"),
+	})
+	for name, c := range map[string]struct {
+		args  []string
+		types string
+	}{
+		"by files":  {[]string{"bought.csv", "s1", "--nodes", "customer.csv", "--nodes", "product.csv"}, "[customer product]"},
+		"plural":    {[]string{"bought.csv", "s2", "--nodes", "products.csv", "--nodes", "customers.csv"}, "[customer product]"},
+		"named":     {[]string{"bought.csv", "s3", "--nodes", "user=customer.csv", "--nodes", "item=product.csv"}, ""},
+		"one type":  {[]string{"plain.csv", "s4", "--nodes", "customers.csv", "--nodes", "products.csv"}, ""},
+		"no end":    {[]string{"bought.csv", "s5", "--nodes", "customers.csv", "--nodes", "more.csv"}, ""},
+		"by places": {[]string{"bought.csv", "s6", "--columns", "src,dst,weight", "--header", "yes", "--nodes", "customers.csv", "--nodes", "products.csv"}, ""},
+	} {
+		code, _, errs := clitest.Run(t, append([]string{"ingest", "--quiet"}, c.args...)...)
+		if (code == cli.ExitOK) != (c.types != "") {
+			t.Errorf("%s: exit %d: %s", name, code, errs)
+		}
+		if code != cli.ExitOK {
+			continue
+		}
+		s, err := store.Open(c.args[1], store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var types []string
+		for _, x := range s.Manifest().Schema.NodeTypes {
+			types = append(types, x.Name)
+		}
+		if slices.Sort(types); fmt.Sprint(types) != c.types {
+			t.Errorf("%s: types %v, expected %s", name, types, c.types)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

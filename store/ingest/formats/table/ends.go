@@ -22,6 +22,9 @@ func typeOf(column string, types []string) string {
 	return ""
 }
 
+// IsOf reports whether a column is called by a type.
+func IsOf(column, kind string) bool { return typeOf(column, []string{kind}) != "" }
+
 // typedEnds are the columns that are called by types: those of tables, or if they are not two, any TYPE_id too. Where types of ends are
 // known and differ, the source's stands first.
 func typedEnds(names []string, o *Options) (known []int) {

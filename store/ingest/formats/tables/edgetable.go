@@ -40,7 +40,7 @@ func OpenEdges(fs vfs.FS, path, format string, o table.Options, nodes []string, 
 	if err != nil {
 		return nil, err
 	}
-	if types == nil && nameByFiles(named, o.LikeTypes) {
+	if types == nil && (nameByFiles(named, o.LikeTypes) || o.LikeTypes == nil && nameByEnds(fs, t.train, named, o)) {
 		for _, t := range named {
 			types = append(types, t.Kind)
 		}

@@ -48,7 +48,7 @@ func addNodes(s *parts.Source, tables []*nodeTable) error {
 				if spec.Role == store.RoleLabel && n.kind != "" {
 					return ingest.Inputf(n.Where(), "labels of a second type of nodes: %s has some already; --skip %s.%s leaves these out", other, n.kind, n.Columns()[n.label[0]].Name)
 				}
-				return ingest.Inputf(n.Where(), "column %s is in %s too", spec.Name, other)
+				return ingest.Inputf(n.Where(), "column %s is in %s too: are the tables of nodes of several types? --nodes TYPE=FILE says which of each", spec.Name, other)
 			}
 			taken[spec.Name] = n.Where()
 			if spec.Keyed, spec.Rows = true, -1; len(s.Desc.NodeTypes) > 1 {

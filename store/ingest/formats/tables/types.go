@@ -11,8 +11,10 @@ import (
 
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/parquet"
 	"github.com/gstore/gstore/store/ingest/formats/parts"
 	"github.com/gstore/gstore/store/ingest/formats/table"
+	"github.com/gstore/gstore/store/ingest/formats/text"
 )
 
 // Named is a table of nodes as --nodes names it: TYPE=PATH or PATH. Ids of a type are a space of their own: user 1
@@ -47,12 +49,18 @@ func NameTables(fs vfs.FS, nodes []string, columns [][]string) (tables []Named, 
 	return tables, types, nil
 }
 
+// stemOf is what a file is called, without what says its kind.
+func stemOf(file string) string {
+	stem, _, _ := strings.Cut(path.Base(filepath.ToSlash(file)), ".")
+	return stem
+}
+
 // nameByFiles gives tables of nodes that are added to a store of types the type that each file is called by, and reports whether it did:
 // it does where all are.
 func nameByFiles(tables []Named, types []string) bool {
 	var kinds []string
 	for _, t := range tables {
-		stem, _, _ := strings.Cut(path.Base(filepath.ToSlash(t.Path)), ".")
+		stem := stemOf(t.Path)
 		if !slices.Contains(types, stem) {
 			return false
 		}
@@ -62,6 +70,57 @@ func nameByFiles(tables []Named, types []string) bool {
 		tables[k].Kind = kinds[k]
 	}
 	return len(kinds) > 0
+}
+
+// nameByEnds gives two tables of nodes or more the types that their files are called by, and reports whether it did: it does where the
+// columns of both ends of edges are called by such a type, customer_id and product_id beside customer.csv and products.csv.
+func nameByEnds(fs vfs.FS, train string, tables []Named, o table.Options) bool {
+	if len(tables) < 2 || o.Columns != nil {
+		return false
+	}
+	var may []string // be types
+	for _, t := range tables {
+		stem := stemOf(t.Path)
+		may = append(may, stem, strings.TrimSuffix(stem, "s"))
+	}
+	o.IDs = store.IDsStrings
+	var ends [2]string
+	if o = o.OfTypes(may); IsParquet(fs, train) {
+		e, err := parquet.OpenEdges(fs, train, o)
+		if err != nil {
+			return false // whoever reads them says so
+		}
+		ends = e.Ends()
+	} else {
+		list, err := text.OpenEdges(fs, train, o, []string{"src", "dst"})
+		if err != nil {
+			return false
+		}
+		ends = list.Ends()
+	}
+	var kinds []string
+	ofEnds := 0
+	for k := range tables {
+		kind := may[2*k]
+		for _, t := range may[2*k : 2*k+2] {
+			if table.IsOf(ends[0], t) || table.IsOf(ends[1], t) {
+				kind = t
+				ofEnds++
+				break
+			}
+		}
+		if slices.Contains(kinds, kind) {
+			return false
+		}
+		kinds = append(kinds, kind)
+	}
+	if ofEnds < 2 {
+		return false
+	}
+	for k := range kinds {
+		tables[k].Kind = kinds[k]
+	}
+	return true
 }
 
 // typeEdges makes s's nodes those of types, and its edges those between nodes of the known ones that the columns of ends are called by, or
