@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
@@ -23,6 +24,8 @@ type EvaluateOptions struct {
 
 	Confusion, AUC, Predictions, Probabilities, Embeddings bool // see [eval.Options]
 	Nodes                                                  []store.NodeID
+	// Permute, if not nil, has nodes exchange values of a feature; its source is the store.
+	Permute *eval.Permuted
 }
 
 // Evaluation is a model's exact outputs on a store: metrics of the splits asked for, in their order,
@@ -67,6 +70,12 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 			return nil, err
 		}
 	}
+	src := eval.Source(st)
+	if o.Permute != nil {
+		o.Permute.Source = st
+		src = o.Permute
+		o.Held = append(slices.Clone(o.Held), budget.Holder{Name: "a permuted column", Bytes: o.Permute.Bytes(m)})
+	}
 	open := func(memory int64) (*eval.Evaluator, budget.Account, error) {
 		a := budget.Account{TotalBytes: memory}
 		if memory > 0 {
@@ -80,7 +89,7 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 			memory = max(a.LeftBytes(), 1)
 			a.Hold("tiles", max(a.LeftBytes(), 0), true)
 		}
-		e, err := eval.New(st, dev, eval.Options{Features: c.Config.Features, EdgeFeatures: c.Config.EdgeFeatures, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model, Vectors: vectors,
+		e, err := eval.New(src, dev, eval.Options{Features: c.Config.Features, EdgeFeatures: c.Config.EdgeFeatures, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model, Vectors: vectors,
 			Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Probabilities: o.Probabilities, Embeddings: o.Embeddings, Nodes: o.Nodes, Unlabelled: len(o.Splits) == 0}, max(c.Model.Hidden, c.Model.Out))
 		return e, a, err
 	}

@@ -33,6 +33,7 @@ type evalOptions struct {
 	splits     []string
 	auc        bool
 	confusion  string
+	importance bool
 	out        string
 	write      []string
 	format     string
@@ -113,6 +114,7 @@ raw: exactly, with embeddings streamed from the store's table inside --mem.`,
 		fs.StringSliceVar(&o.splits, "splits", []string{"train", "valid", "test"}, "which nodes to score")
 		fs.BoolVar(&o.auc, "auc", true, "compute the area under the ROC curve and the average precision: 16 bytes of memory a node of the largest split, and a temporary file of 4 a node and class if need be")
 		fs.StringVar(&o.confusion, "confusion", "", "CSV file for the confusion matrix: a line for each split, label and predicted class that occurs; - for standard output")
+		fs.BoolVar(&o.importance, "importance", false, "measure what the model loses where nodes have each other's values of a feature, of each feature: three evaluations each")
 		fs.StringVar(&o.out, "out", "", "new folder for what --write names")
 		fs.StringSliceVar(&o.write, "write", []string{writePredictions}, "of every node: "+strings.Join(evalWrites(), ", "))
 		fs.StringVar(&o.format, "format", string(export.Numpy), "of --out: numpy, tsv or parquet")
@@ -207,6 +209,9 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	if targets.IsFile(path) {
 		return command.Usagef("%s is a model of targets of rows (train --targets): training has tested it, and gstore predict answers by it", path)
 	}
+	if temporal.IsFile(path) && o.importance {
+		return command.Usagef("--importance is of features of nodes, which models of edges at moments do not read")
+	}
 	if temporal.IsFile(path) {
 		return evalTemporal(ctx, e, st, path, which, o)
 	}
@@ -249,6 +254,18 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 			return err
 		}
 	}
+	var told *importances
+	if o.importance {
+		if _, err := r.Trim(); err != nil { // what follows has its memory
+			return err
+		}
+		if told, err = o.importances(ctx, e, st, dev, cp); err != nil {
+			return err
+		}
+		if e.JSON { // the summary comes last
+			told.tell(e)
+		}
+	}
 	if e.JSON {
 		f := map[string]any{"model_file": path, "model": which, "seconds": time.Since(start).Seconds(), "cpu_seconds": usage.CPUSeconds(), "peak_rss_bytes": usage.PeakRSSBytes(), "bytes_read": read}
 		for i, s := range o.splits {
@@ -284,7 +301,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 		} else {
 			printNumbers(e, o.splits, r.Metrics)
 		}
-		fmt.Fprintf(e.Stdout, "%.2f s; model %s (%s)\n", time.Since(start).Seconds(), path, which)
+		o.end(e, told, start, path, which)
 		return nil
 	}
 	fmt.Fprintf(e.Stdout, "%-6s  %10s  %8s  %10s  %10s  %10s  %8s  %8s\n", "split", "nodes", "loss", "accuracy %", "macro F1 %", "micro F1 %", "ROC AUC", "avg prec")
@@ -303,8 +320,16 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 		}
 		fmt.Fprintf(e.Stdout, "%-6s  %10d  %8.4f  %10.2f  %10.2f  %10.2f  %8s  %8s\n", s, m.Nodes, m.Loss, 100*m.Accuracy, 100*macro, 100*micro, area(m.AUC), area(m.AveragePrecision))
 	}
-	fmt.Fprintf(e.Stdout, "%.2f s; model %s (%s)\n", time.Since(start).Seconds(), path, which)
+	o.end(e, told, start, path, which)
 	return nil
+}
+
+// end prints what stands below the metrics.
+func (o *evalOptions) end(e *command.Env, told *importances, start time.Time, path, which string) {
+	fmt.Fprintf(e.Stdout, "%.2f s; model %s (%s)\n", time.Since(start).Seconds(), path, which)
+	if told != nil {
+		told.tell(e)
+	}
 }
 
 // writeConfusion writes the confusion matrices' entries that are not 0.
