@@ -261,6 +261,12 @@ func (e *Evaluator) stage(c *closure, model *nn.Model) bool {
 	if model.ReadsDegrees() {
 		states += 4 * int64(e.src.Manifest().Nodes)
 	}
+	if e.o.Predictions {
+		states += 8 * int64(len(e.o.Nodes))
+	}
+	if e.o.Probabilities {
+		states += 4 * int64(e.o.Model.Out) * int64(len(e.o.Nodes))
+	}
 	// Where states lie in memory, the bound has room for them beside the stages.
 	c.memory = states <= unboundedStates && (e.o.MemoryBytes == 0 || states < bound)
 	for {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/spill"
@@ -149,7 +150,7 @@ func (r *evaluation) run(ctx context.Context, few *closure, model *nn.Model, l i
 		err = r.tiled(ctx, layer, model, last, few != nil)
 	}
 	if err == nil && few != nil && !last { // layers of a closure have room for their own alone
-		err = errors.Join(r.freeSums(), r.dropRows(l > 0 || !few.rows))
+		err = errors.Join(r.freeSums(), r.dropRows(l > 0 || !few.rows), r.dropCounts())
 	}
 	if err != nil {
 		return err
@@ -165,6 +166,16 @@ func (r *evaluation) run(ctx context.Context, few *closure, model *nn.Model, l i
 	}
 	r.in, r.out, r.inColumns, r.outColumns = r.out, nil, r.outColumns, nil
 	return nil
+}
+
+// dropCounts gives up what a tile's destinations take beside their sums.
+func (r *evaluation) dropCounts() (err error) {
+	for _, s := range []**blockio.Slab{&r.degrees, &r.begins, &r.part, &r.sizes, &r.ofRelation} {
+		err = errors.Join(err, (*s).Free())
+		*s = nil
+	}
+	r.sized, r.sizedOf = Tile{}, nil
+	return err
 }
 
 // tiled computes a layer a tile of destinations at a time.
