@@ -392,7 +392,7 @@ func (a *appender) place(ctx context.Context, sizes []uint32) error {
 		return err
 	}
 	for rank, id := range a.internal {
-		if store.NodeID(id) == store.NoNode { // see [appender.there]
+		if store.NodeID(id) == store.NoNode { // see [taken.there]
 			continue
 		}
 		p, err := a.m.Partition(store.NodeID(id))

@@ -121,7 +121,7 @@ func (l *relabeller) relabel(ctx context.Context) error {
 		return err
 	}
 	l.adoptColumns(old)
-	l.rep.Notes = strings.TrimPrefix(r.Manifest.Ingest["notes"]+"\n"+l.note, "\n")
+	l.rep.Notes = strings.Trim(r.Manifest.Ingest["notes"]+"\n"+l.note, "\n")
 	return nil
 }
 
