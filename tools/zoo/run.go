@@ -50,6 +50,7 @@ var documented = []string{
 	"expected float32, float16, bfloat16 or int8",
 	"are of features of one node type",
 	"the store has no feature columns",
+	"that can be features of edges)",
 	"(the store's features are [", // which of several types of nodes are TYPE.NAME
 	"needs a store whose edges are of several relations",
 	"whose edges lead to what is predicted",
