@@ -132,19 +132,8 @@ func (g *Graph) kept(c Case) (edges []Edge) {
 		}
 	}
 	if loops == "add" {
-		first := 0 // relation; triples and edge lists have those alone that they name
-		if c.Is("format", "triples", "edgelist") {
-			all := slices.Clone(g.Edges)
-			for _, l := range g.Lists {
-				all = append(all, l.Edges...)
-			}
-			first = noRelation
-			if len(all) > 0 {
-				first = slices.MinFunc(all, func(a, b Edge) int { return a.Relation - b.Relation }).Relation
-			}
-		}
 		for v := range g.Nodes {
-			edges = append(edges, Edge{Src: v, Dst: v, Relation: first, Features: make([]float32, g.EdgeDim)})
+			edges = append(edges, Edge{Src: v, Dst: v, Relation: g.OfLoops, Features: make([]float32, g.EdgeDim)})
 		}
 	}
 	if dedup == "no" {

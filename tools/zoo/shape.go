@@ -27,6 +27,7 @@ type Graph struct {
 	Nodes     []Node // of several types: type by type
 	Columns   []Column
 	Relations []Relation // none: edges have no relation
+	OfLoops   int        // the relation of loops that are added; noRelation: that of a graph whose input names none
 	Classes   int        // of labels, 0: there are none
 	Labels    string     // classes, numbers, or several a node
 	Split     bool       // nodes have parts
@@ -95,7 +96,23 @@ func Shape(c Case) *Graph {
 	if len(s.g.Edges) == 0 && c.Is("format", "edgelist", "tables") {
 		s.g.EdgeDim = 0 // a table without rows has no values of it
 	}
+	s.g.OfLoops = s.ofLoops()
 	return s.g
+}
+
+// ofLoops is the first relation of the input, of which added loops are: triples and edge lists have those alone that they name.
+func (s *shaper) ofLoops() int {
+	if !s.c.Is("format", "triples", "edgelist") {
+		return 0
+	}
+	all := slices.Clone(s.g.Edges)
+	for _, l := range s.g.Lists {
+		all = append(all, l.Edges...)
+	}
+	if len(all) == 0 {
+		return noRelation
+	}
+	return slices.MinFunc(all, func(a, b Edge) int { return a.Relation - b.Relation }).Relation
 }
 
 // drop leaves out nodes that no edge and no list names: triples have no others.
