@@ -264,10 +264,9 @@ type Counts struct {
 	Duplicates uint64
 	Written    []bool // rows that were written: all, but for an append
 
-	// Of edges that replace stored ones or delete them:
-	Gone          uint64   // stored edges that went
+	Gone          uint64   // stored edges that new ones replaced or deleted
 	RelationsGone []uint64 // these, by relation
-	Unmatched     uint64   // that no stored edge equals
+	Unmatched     uint64   // new edges that no stored one equals; of EqualStay none is looked for unless duplicates are dropped
 }
 
 // unit is a run of the key space that is sorted in memory at once: a shard, or

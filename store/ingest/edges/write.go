@@ -317,13 +317,10 @@ func (w *edgeWriter) unit(u unit, b *sortBuffers) error {
 		}
 		columns := w.columns
 		var err error
-		switch {
-		case w.s.Old == nil:
-			w.countRelations(columns, len(run))
-		case w.s.Old.equal == EqualStay:
+		if w.s.Old != nil {
 			run, columns, err = w.mergeOld(int(src), run)
-		default:
-			run, columns, err = w.takeOld(int(src), run)
+		} else {
+			w.countRelations(columns, len(run))
 		}
 		if err == nil && len(run) > 0 {
 			err = w.bucket(src, run, columns)
@@ -392,12 +389,21 @@ func (w *edgeWriter) extract(b *sortBuffers, run []uint64, i, j int) {
 // countRelations counts n edges, of the relations of the first column if there are any.
 func (w *edgeWriter) countRelations(columns [][]byte, n int) {
 	width := w.s.Rules.RelationBytes()
+	var relations []byte
+	if width > 0 {
+		relations = columns[0]
+	}
+	countRelations(w.counts.Relations, relations, n, width)
+}
+
+// countRelations adds n edges to counts, of the first relation where none are told, else of relations, each of so many bytes.
+func countRelations(counts []uint64, relations []byte, n, width int) {
 	if width == 0 {
-		w.counts.Relations[0] += uint64(n)
+		counts[0] += uint64(n)
 		return
 	}
 	for k := 0; k < n*width; k += width {
-		w.counts.Relations[relationAt(columns[0][k:], width)]++
+		counts[relationAt(relations[k:], width)]++
 	}
 }
 

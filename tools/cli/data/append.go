@@ -72,7 +72,8 @@ that the edges are in.
 
 Without INPUT, --nodes names tables of nodes that the store has: they get the labels that
 the tables say, and their parts of a split. Other nodes keep theirs. --split-random divides
-the labelled nodes anew, and --split-time YEAR by a column of theirs. With --update the nodes get the tables' features too.
+the labelled nodes anew, and --split-time YEAR by a column of theirs. With --update the nodes
+get the tables' features too.
 
 With --features, append adds a column of nodes instead, which rewrites nothing. The
 column is a .npy array with a row for every node, in the order of their ids, or, if ids
@@ -157,7 +158,12 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	}
 	defer command.LimitHeap(ingest.HeapBytes(in))()
 	begin := time.Now()
-	src, err := o.source(ctx, dir, args, fo)
+	if o.features == "" && (len(args) == 2 || len(o.input.nodes) > 0) {
+		if err := like(ctx, dir, &fo); err != nil {
+			return err
+		}
+	}
+	src, err := o.source(args, fo)
 	if err != nil {
 		return err
 	}
@@ -204,21 +210,36 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	if o.dryRun {
 		fmt.Fprint(e.Stdout, "--dry-run: the store is as it was; the next version would be\n")
 	}
+	o.tell(e, dir, r, time.Since(begin))
+	return nil
+}
+
+// tell says what the next version is.
+func (o *appendOptions) tell(e *command.Env, dir string, r *grow.Report, took time.Duration) {
 	if r.Relabelled != nil {
-		fmt.Fprintf(e.Stdout, "%s: version %d, %s written in %.1f s, peak %d MiB\n", dir, m.Version, command.FormatSize(r.BytesWritten), time.Since(begin).Seconds(), r.PeakRSSBytes>>20)
+		fmt.Fprintf(e.Stdout, "%s: version %d, %s written in %.1f s, peak %d MiB\n", dir, r.Manifest.Version, command.FormatSize(r.BytesWritten), took.Seconds(), r.PeakRSSBytes>>20)
 		tellRelabelled(e, r.Relabelled)
-		return nil
+	} else {
+		o.tellEdges(e, dir, r, took)
 	}
+	for _, name := range r.Dropped {
+		fmt.Fprintf(e.Stdout, "column %s is not in this version: it was computed from the graph before (gstore precompute adds it again)\n", name)
+	}
+}
+
+// tellEdges says which nodes and edges came and went.
+func (o *appendOptions) tellEdges(e *command.Env, dir string, r *grow.Report, took time.Duration) {
+	m := r.Manifest
 	what := fmt.Sprintf("%d new", r.EdgesAdded)
-	switch ao.Change {
-	case grow.Update:
+	switch {
+	case o.update:
 		what = fmt.Sprintf("%d put in, %d taken out", r.EdgesRead-r.SelfLoops-r.Duplicates, r.EdgesGone)
-	case grow.Delete:
+	case o.remove:
 		what = fmt.Sprintf("%d deleted", r.EdgesGone)
 	}
 	fmt.Fprintf(e.Stdout, "%s: version %d, %d nodes (%d new, in %d partitions), %d edges (%s), %d of %d stripes rewritten, %s written in %.1f s, peak %d MiB\n",
 		dir, m.Version, m.Nodes, r.NewNodes, r.NewPartitions, m.Edges, what, r.StripesRewritten, len(m.Partitions)-r.NewPartitions,
-		command.FormatSize(r.BytesWritten), time.Since(begin).Seconds(), r.PeakRSSBytes>>20)
+		command.FormatSize(r.BytesWritten), took.Seconds(), r.PeakRSSBytes>>20)
 	if r.EdgesMissing > 0 {
 		e.Warn(fmt.Sprintf("%d of the %d edges are not in the store: ends and relation must be its own (gstore inspect %s)", r.EdgesMissing, r.EdgesRead, dir))
 	}
@@ -228,22 +249,15 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	for _, f := range r.Filled {
 		fmt.Fprintf(e.Stdout, "column %s: the input has no rows of the %d new nodes, which have %s\n", f.Column, r.NewNodes, f.With)
 	}
-	for _, name := range r.Dropped {
-		fmt.Fprintf(e.Stdout, "column %s is not in this version: it was computed from the graph before (gstore precompute adds it again)\n", name)
-	}
-	return nil
 }
 
 // source opens what is appended. Text names nodes as the store does, unless --ids says otherwise.
-func (o *appendOptions) source(ctx context.Context, dir string, args []string, fo formats.Options) (ingest.Source, error) {
+func (o *appendOptions) source(args []string, fo formats.Options) (ingest.Source, error) {
 	if o.features != "" {
 		return formats.OpenColumn(nil, o.features, o.name, store.RoleFeature)
 	}
 	if o.relabels() && len(o.input.nodes) == 0 {
 		return nil, nil
-	}
-	if err := like(ctx, dir, &fo); err != nil {
-		return nil, err
 	}
 	if len(args) == 1 {
 		m := fo.Text.Like
@@ -261,9 +275,6 @@ func (o *appendOptions) source(ctx context.Context, dir string, args []string, f
 // relabel is an append of what tables say of nodes that the store has: they are opened once more for --update, as rows of the store's columns.
 func (o *appendOptions) relabel(ctx context.Context, dir string, src ingest.Source, fo formats.Options, of grow.RelabelOptions, ao grow.Options) (_ *grow.Report, err error) {
 	if o.update {
-		if err := like(ctx, dir, &fo); err != nil {
-			return nil, err
-		}
 		rows, err := formats.OpenNodes(fo)
 		if err != nil {
 			return nil, err

@@ -164,7 +164,7 @@ be trained a part at a time.`,
 		f.IntVar(&o.hops, "precompute-hops", 0, "1 adds the exact neighbourhood mean of features as columns, as gstore precompute does")
 		f.StringSliceVar(&o.hopFeatures, "precompute-feature", nil, "features whose mean is computed (default: all)")
 		f.BoolVar(&o.hopRelations, "precompute-each-relation", false, "a mean over neighbours by each relation, of several node types, as gstore precompute --each-relation")
-		f.StringVar(&o.hopDtype, "precompute-dtype", "", "type in which the means are stored: float32, float16 or bfloat16 (default: as the feature is)")
+		f.StringVar(&o.hopDtype, "precompute-dtype", "", "type in which the means are stored: float32, float16 or bfloat16 (default: as of gstore precompute)")
 	})
 	f.Uint64Var(&o.seed, "seed", 0, "seed of all random choices")
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted ingest after its last finished phase")
@@ -178,7 +178,7 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 	command.Section(f, "input", func() {
 		f.StringVar(&o.format, "format", "auto", "format of the input: auto, "+strings.Join(formats.Names(), ", "))
 		f.StringVar(&o.columns, "columns", "", "names of an edge list's fields, in order: src, dst, relation, weight, timestamp, - (skip it), or a feature as NAME[:TYPE][*N]")
-		f.StringSliceVar(&o.nodes, "nodes", nil, "tables of nodes (CSV, TSV, Parquet) that go with the edges, with columns id, label, split and features; TYPE=FILE if each type of node has ids of its own, which become TYPE:ID")
+		f.StringSliceVar(&o.nodes, "nodes", nil, "tables of nodes (CSV, TSV, Parquet) that go with the edges, with columns id, label, split and features; TYPE=FILE if each type of node has ids of its own, which become TYPE:ID, or without TYPE= where files and the columns of both ends are called by types (customers.csv, customer_id)")
 		f.StringArrayVar(&o.nodeColumns, "node-columns", nil, "names of the columns of the tables of nodes, in order: id, label, split, train_mask, valid_mask, test_mask, - (skip it), or a feature as in --columns; given once for all tables, or once for each (default: by their names)")
 		f.StringVar(&o.delimiter, "delimiter", "", "what separates the fields of an edge list: one character, or tab (default: found out)")
 		f.StringVar(&o.header, "header", "auto", "whether the first line of an edge list names its fields: auto (if it names both ends), yes, no")

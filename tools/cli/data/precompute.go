@@ -74,7 +74,7 @@ another type.`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&o.features, "feature", nil, "feature columns (default: all)")
-	cmd.Flags().StringVar(&o.dtype, "dtype", "", "type in which the mean is stored: float32, float16 or bfloat16 (default: as the feature is)")
+	cmd.Flags().StringVar(&o.dtype, "dtype", "", "type in which the mean is stored: float32, float16 or bfloat16 (default: as the feature is, of int8 float16 or where that holds too little float32)")
 	cmd.Flags().StringVar(&o.model, "model", "sage", "model that will read the columns: sage, gcn or gin")
 	cmd.Flags().BoolVar(&o.weighted, "edge-weights", false, "weigh neighbours by their edges' weights, for train --edge-weights")
 	cmd.Flags().BoolVar(&o.relation, "each-relation", false, "a mean over neighbours by each relation, of stores of several node types, for train --model rsage")

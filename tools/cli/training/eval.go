@@ -259,7 +259,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 		if _, err := r.Trim(); err != nil { // what follows has its memory
 			return err
 		}
-		if told, err = o.importances(ctx, e, st, dev, cp); err != nil {
+		if told, err = o.importances(ctx, e, st, dev, cp, r.Metrics); err != nil {
 			return err
 		}
 		if e.JSON { // the summary comes last

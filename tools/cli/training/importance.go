@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
@@ -52,8 +53,8 @@ func judged(m *eval.Metrics) (name string, better, value float64) {
 }
 
 // importances measures each of the model's features, of those that are made of several columns each column, on the first of the splits
-// valid, test and train that has nodes.
-func (o *evalOptions) importances(ctx context.Context, e *command.Env, st *store.Store, dev gpu.Device, cp *train.Checkpoint) (*importances, error) {
+// valid, test and train that has nodes; metrics are those of o.splits without permutations.
+func (o *evalOptions) importances(ctx context.Context, e *command.Env, st *store.Store, dev gpu.Device, cp *train.Checkpoint, metrics []eval.Metrics) (*importances, error) {
 	x := &importances{list: featuresOf(st.Manifest(), cp)}
 	if len(x.list) == 0 {
 		return nil, command.Usagef("--importance: the model reads no feature of the store's")
@@ -67,17 +68,13 @@ func (o *evalOptions) importances(ctx context.Context, e *command.Env, st *store
 	}
 	var better float64
 	for _, x.split = range []string{"valid", "test", "train"} {
-		m, err := measure(nil)
-		if err != nil {
-			return nil, err
-		}
-		if m.Nodes > 0 {
-			x.measure, better, x.whole = judged(m)
+		if k := slices.Index(o.splits, x.split); k >= 0 && metrics[k].Nodes > 0 {
+			x.measure, better, x.whole = judged(&metrics[k])
 			break
 		}
 	}
 	if x.measure == "" {
-		return nil, command.Usagef("--importance: no node of any split has a label")
+		return nil, command.Usagef("--importance: no node of the splits %s has a label", strings.Join(o.splits, ", "))
 	}
 	bar := e.Progress(int64(len(x.list)*importanceRepeats), "features")
 	for i := range x.list {

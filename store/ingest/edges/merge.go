@@ -1,8 +1,8 @@
 package edges
 
-// takeOld takes out of the open stripe's bucket what equals one of the edges keys, sorted, whose columns are w.columns, and of
-// [EqualReplace] puts these in. The result is valid until the next call, and may be empty.
-func (w *edgeWriter) takeOld(src int, keys []uint64) (_ []uint64, columns [][]byte, err error) {
+// mergeOld merges new edges, sorted, with what the open stripe's bucket holds, as [Equal] says; w.columns are theirs. Of one key the old
+// ones come first. The result is valid until the next call, and may be empty.
+func (w *edgeWriter) mergeOld(src int, keys []uint64) (_ []uint64, columns [][]byte, err error) {
 	if err := w.copyOld(src); err != nil {
 		return nil, nil, err
 	}
@@ -32,7 +32,7 @@ func (w *edgeWriter) takeOld(src int, keys []uint64) (_ []uint64, columns [][]by
 		for oldEnd < len(old) && old[oldEnd] == keys[k] {
 			oldEnd++
 		}
-		w.takeEqual(keys[k], i, oldEnd, k, end)
+		w.mergeEqual(keys[k], i, oldEnd, k, end)
 		i, k = oldEnd, end
 	}
 	for ; i < len(old); i++ {
@@ -41,20 +41,20 @@ func (w *edgeWriter) takeOld(src int, keys []uint64) (_ []uint64, columns [][]by
 	return m.keys, m.columns, o.advance() // the head's columns are copied: the next bucket may be read
 }
 
-// takeEqual merges old edges i ≤ x < oldEnd and new ones k ≤ y < end, all of one key.
-func (w *edgeWriter) takeEqual(key uint64, i, oldEnd, k, end int) {
-	o, m := w.s.Old, &w.merged
-	width := w.s.Rules.RelationBytes()
-	compared := width // in a store that has one edge a pair of nodes, a new one of any relation replaces it
-	if o.equal == EqualReplace {
-		compared = w.s.Rules.equalBytes()
+// mergeEqual merges old edges i ≤ x < oldEnd and new ones k ≤ y < end, all of one key.
+func (w *edgeWriter) mergeEqual(key uint64, i, oldEnd, k, end int) {
+	o, m, rules := w.s.Old, &w.merged, &w.s.Rules
+	width := rules.RelationBytes()
+	compared := rules.equalBytes() // in a store that has one edge a pair of nodes, a new one of any relation equals it
+	if o.equal == EqualDelete {
+		compared = width
 	}
 	equal := func(x, y int) bool {
 		return compared == 0 || relationAt(o.head.Columns[0][x*width:], width) == relationAt(w.columns[0][y*width:], width)
 	}
 	for x := i; x < oldEnd; x++ {
 		gone := false
-		for y := k; y < end && !gone; y++ {
+		for y := k; o.equal != EqualStay && y < end && !gone; y++ {
 			gone = equal(x, y)
 		}
 		if !gone {
@@ -62,28 +62,32 @@ func (w *edgeWriter) takeEqual(key uint64, i, oldEnd, k, end int) {
 			continue
 		}
 		w.counts.Gone++
-		r := uint32(0)
-		if width > 0 {
-			r = relationAt(o.head.Columns[0][x*width:], width)
-		}
-		w.counts.RelationsGone[r]++
+		countRelations(w.counts.RelationsGone, relationRow(o.head.Columns, x, width), 1, width)
 	}
 	for y := k; y < end; y++ {
 		matched := false
-		for x := i; x < oldEnd && !matched; x++ {
+		for x := i; (o.equal != EqualStay || rules.Drop) && x < oldEnd && !matched; x++ {
 			matched = equal(x, y)
 		}
-		if !matched {
+		switch {
+		case !matched:
 			w.counts.Unmatched++
+		case o.equal == EqualStay:
+			w.counts.Duplicates++
+			continue
 		}
 		if o.equal == EqualDelete {
 			continue
 		}
 		m.take(key, w.columns, y)
-		var first [][]byte
-		if width > 0 {
-			first = [][]byte{w.columns[0][y*width : (y+1)*width]}
-		}
-		w.countRelations(first, 1)
+		countRelations(w.counts.Relations, relationRow(w.columns, y, width), 1, width)
 	}
+}
+
+// relationRow is edge i's relation, of so many bytes, which the first of its columns holds; nil of 0.
+func relationRow(columns [][]byte, i, width int) []byte {
+	if width == 0 {
+		return nil
+	}
+	return columns[0][i*width : (i+1)*width]
 }
