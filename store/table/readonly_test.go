@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
@@ -164,7 +165,14 @@ func TestTableBeside(t *testing.T) {
 	if _, err := table.Open(ctx, s, o); !errors.Is(err, store.ErrLocked) {
 		t.Errorf("trained while it is read: %v", err)
 	}
-	if err := r.Close(); err != nil {
+	// Who looked into it for a moment is waited for.
+	closed := make(chan error, 1)
+	time.AfterFunc(200*time.Millisecond, func() { closed <- r.Close() })
+	tab, err = table.Open(ctx, s, o)
+	if err != nil {
+		t.Fatalf("a reader closed after 200 ms: %v", err)
+	}
+	if err := errors.Join(<-closed, tab.Close()); err != nil {
 		t.Error(err)
 	}
 }
