@@ -26,6 +26,7 @@ const (
 type position struct {
 	Config Config `json:"config"`
 	run.Position
+	patient
 	Summary Summary `json:"summary"`
 }
 
@@ -100,6 +101,9 @@ func resumeTable(ctx context.Context, st *store.Store, cfg *Config) (_ *table.Ta
 // is one to resume from. Whatever can be found wrong with the run must have been found: the earlier one is lost.
 func createTable(ctx context.Context, st *store.Store, cfg *Config, blobs []table.Blob) (*table.Table, error) {
 	o := table.Options{Name: cfg.Table, Dim: cfg.TableDim(), States: cfg.TablePlanes() - 1, Keep: cfg.KeepCheckpoints, Replace: true, Blobs: blobs}
+	if cfg.Patience > 0 { // and the best epoch's
+		o.Keep = min(o.Keep+1, table.CheckpointsMax)
+	}
 	if !cfg.NoEmbeddings {
 		o.Init = InitRows(cfg.Seed, cfg.Dim, embeddingScale)
 	}
@@ -117,12 +121,15 @@ func (s *session) Checkpoint(ctx context.Context, at run.Position) error {
 	} else if !finite {
 		return fmt.Errorf("train: epoch %d: %w", at.Epoch+1, s.t.diverged("parameters are no finite numbers"))
 	}
-	blobs, err := s.t.blobs(ctx, &position{Config: *s.cfg, Position: at, Summary: s.sum})
+	blobs, err := s.t.blobs(ctx, &position{Config: *s.cfg, Position: at, patient: s.patient, Summary: s.sum})
 	if err != nil {
 		return err
 	}
 	if err := s.it.Checkpoint(ctx, blobs...); err != nil {
 		return fmt.Errorf("train: epoch %d: %w", at.Epoch+1, err)
+	}
+	if err := s.spare(at); err != nil {
+		return err
 	}
 	if s.hooks.Checkpoint != nil {
 		s.hooks.Checkpoint(s.table.LastCheckpoint().Number, at.Epoch, at.Place.Step, at.Place.Batch)

@@ -38,8 +38,12 @@ type Config struct {
 	// of edges; -1 for all. Default 20 for one layer, 15,10,5… for more, none without an encoder.
 	Fanouts   []int `json:"fanouts"`
 	BatchSize int   `json:"batch_size"` // edges of a mini-batch; default 1000
-	// Epochs are so many by default as make runBatches mini-batches, but 8 to 50; with an encoder, dot or PresetMarius 8.
+	// Epochs are at most so many by default as make runBatches mini-batches, but 8 to 50; with an encoder, dot or PresetMarius 8.
 	Epochs int `json:"epochs" resume:"free"`
+	// Patience, of a run whose Epochs are not given: once validation has not improved for so many epochs of the full learning
+	// rate, it goes on from the best of them with a falling one. Default: 5 of a run with more than 8 epochs, else none. A run
+	// for which it is given has [run.EpochsMax] at most.
+	Patience int `json:"patience,omitempty"`
 	// Optimizer steps embeddings and parameters: "adagrad" (default without Features; a table has one vector of state
 	// a node) or "adam" (two; a row's moments change when a batch has the node, and the bias of their zeros is
 	// corrected by the run's steps, as PyTorch's SparseAdam does).

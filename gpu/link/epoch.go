@@ -93,7 +93,7 @@ func (s *session) Trained(x *run.Epoch) {
 	r.Loss, r.Batches, r.SampledEdges, r.Profile, r.DeviceTimes = x.Loss(), x.Counts.Batches, x.Counts.Edges, x.Counts.Profile, x.Times
 }
 
-// Validate implements [run.Task]. The last epoch's model is the result, whatever validation says.
+// Validate implements [run.Task]. The last epoch's model is the result; validation says how many there are in a run with patience.
 func (s *session) Validate(ctx context.Context, _ *run.Epoch) error {
 	if !s.epoch.evaluated {
 		if err := s.evaluateTable(ctx, &s.epoch.record); err != nil {
@@ -104,6 +104,7 @@ func (s *session) Validate(ctx context.Context, _ *run.Epoch) error {
 		s.hooks.Macro(s.it.Stats(), s.epoch.record.DeviceRows)
 	}
 	s.sum.add(&s.epoch.record)
+	s.judge(&s.epoch.record)
 	return nil
 }
 

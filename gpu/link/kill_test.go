@@ -28,9 +28,8 @@ func (c *killJob) run() error {
 // A training process that gets SIGKILL after random mini-batches is resumed until it ends by itself: the
 // embeddings are those of an undisturbed run, in memory and out of core.
 func TestLinkKilled(t *testing.T) {
-	for _, plan := range []string{"memory", "comet"} {
-		dir := tripleStore(t, 8)
-		c := smallRun(plan, "sage")
+	for _, c := range []link.Config{smallRun("memory", "sage"), smallRun("comet", "sage"), patientRun("comet")} {
+		dir, plan := tripleStore(t, 8), c.Plan
 		c.Table = "whole"
 		if _, err := trainLink(t.Context(), dir, store.Options{}, c, link.Hooks{}); err != nil {
 			t.Fatal(err)

@@ -63,7 +63,7 @@ func TestLoaderYieldsTrainingsBatches(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.t.batches.finish = want.finish
-		if err := errors.Join(s.train(t.Context(), progress.Interval{}), s.closeRun(), s.close()); err != nil {
+		if err := errors.Join(s.train(t.Context(), dev, progress.Interval{}), s.closeRun(), s.close()); err != nil {
 			t.Fatal(err)
 		}
 		var got recorder

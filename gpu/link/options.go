@@ -209,8 +209,21 @@ func learningOptions() []option {
 		},
 		{
 			Field: func(c *Config) any { return &c.Epochs }, Group: options.Optimiser, Values: options.AtLeast(1),
-			Otherwise: fmt.Sprintf("as many as make %d mini-batches, but %d to %d; with an encoder, dot or --preset marius %d",
+			Otherwise: fmt.Sprintf("at most as many as make %d mini-batches, but %d to %d; with an encoder, dot or --preset marius %d",
 				runBatches, epochsLeast, epochsMost, mariusEpochs),
+		},
+		{
+			Field: func(c *Config) any { return &c.Patience }, Group: options.Optimiser, Values: options.AtLeast(1),
+			Otherwise: fmt.Sprintf("%d of a run with more than %d epochs, which goes on from the best one with a falling learning rate",
+				defaultPatience, epochsLeast),
+			Rules: []rule{
+				{Idle: true, Why: "a number of epochs is trained to its end", Excludes: condition{Text: "--epochs",
+					Holds: func(c *Config) bool { return slices.Contains(c.Given, "epochs") && c.Epochs > 0 }, Fix: "Leave one of them out"}},
+				{Idle: true, Why: "nothing else says when validation stops improving", Needs: condition{Text: "validation",
+					Holds: func(c *Config) bool { return c.EvalEvery > 0 }, Fix: "Leave --eval-every out"}},
+				{Idle: true, Why: "it counts epochs of the full learning rate", Needs: condition{Text: "--lr-decay below 1",
+					Holds: func(c *Config) bool { return c.LRDecay < 1 }, Fix: "Leave one of them out"}},
+			},
 		},
 		{
 			Field: func(c *Config) any { return &c.Optimizer }, Group: options.LinkPrediction, Level: options.Expert,

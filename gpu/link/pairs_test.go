@@ -24,7 +24,7 @@ func TestPairs(t *testing.T) {
 			"preset": {link.PresetMarius}, "regularize": {.3}, "negatives-for": {link.ForAll, link.ForThemselves},
 			"model": {"complex", "rotate", "transe", "dot"}, "features": {[]string{"x"}}, "encoder": {"gat", "sage", "gcn"},
 			"heads": {2}, "dim": {12, 7}, "layers": {2, 1}, "fanouts": {[]int{3}, []int{3, -1}}, "no-embeddings": {true},
-			"relation": {"r1"}, "batch-size": {20}, "epochs": {2}, "optimizer": {"adam"}, "lr": {.3}, "dense-rate": {3.},
+			"relation": {"r1"}, "batch-size": {20}, "epochs": {2}, "patience": {1}, "optimizer": {"adam"}, "lr": {.3}, "dense-rate": {3.},
 			"lr-decay": {1., -1.}, "loss": {"margin", "logistic"}, "margin": {2.}, "seed": {uint64(5)}, "eval-every": {-1, 2},
 			"against": {"all", "given"}, "negatives": {7}, "chunks": {3}, "degree-share": {.5},
 			"negatives-from": {link.FromAnswers, link.FromMixed}, "remove-batch-edges": {false, true},

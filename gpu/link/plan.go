@@ -112,7 +112,7 @@ func (p *plan) apply(cfg *Config, m *store.Manifest) (macro.Policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		cfg.Epochs = cfg.epochs(examples)
+		cfg.patience(examples)
 	}
 	if cfg.DenseRate == 0 {
 		cfg.DenseRate = cfg.denseRate(m)

@@ -38,35 +38,39 @@ type SharedHits struct {
 
 // Summary is a run's result: the keys of the summary event.
 type Summary struct {
-	TestMRR         float64          `json:"test_mrr"` // filtered, after the last epoch
-	TestHits1       float64          `json:"test_hits1"`
-	TestHits3       float64          `json:"test_hits3"`
-	TestHits10      float64          `json:"test_hits10"`
-	TestRawMRR      float64          `json:"test_raw_mrr"` // known answers not left out
-	ValidMRR        float64          `json:"valid_mrr"`
-	TrainLoss       float64          `json:"train_loss"` // of the last epoch
-	EpochSeconds    []float64        `json:"epoch_seconds"`
-	EpochCPUSeconds []float64        `json:"epoch_cpu_seconds"`
-	TotalSeconds    float64          `json:"total_seconds"`
-	CPUSeconds      float64          `json:"cpu_seconds"`
-	PeakRSSBytes    int64            `json:"peak_rss_bytes"`
-	BytesRead       int64            `json:"bytes_read"`
-	BytesWritten    int64            `json:"bytes_written"`    // checkpoints apart
-	CheckpointBytes int64            `json:"checkpoint_bytes"` // written by checkpoints
-	Checkpoints     int              `json:"checkpoints"`
-	Amplification   float64          `json:"write_amplification"` // of BytesWritten: by padding
-	Bias            float64          `json:"bias"`                // mean of the epochs' plans
-	Given           bool             `json:"given,omitempty"`     // test ranks are among the data set's own negatives
-	Shared          *SharedHits      `json:"shared,omitempty"`    // nil unless all edges share them
-	Table           string           `json:"table"`
-	Resumed         bool             `json:"resumed"`
-	Batches         int64            `json:"batches"`
-	SampledEdges    int64            `json:"sampled_edges"`
-	Seed            uint64           `json:"seed"`
-	Plan            string           `json:"plan"`
-	Device          string           `json:"device"`
-	IOEngine        string           `json:"io_engine"`
-	Profile         progress.Profile `json:"profile"` // of all epochs together
+	TestMRR         float64   `json:"test_mrr"` // filtered, after the last epoch
+	TestHits1       float64   `json:"test_hits1"`
+	TestHits3       float64   `json:"test_hits3"`
+	TestHits10      float64   `json:"test_hits10"`
+	TestRawMRR      float64   `json:"test_raw_mrr"` // known answers not left out
+	ValidMRR        float64   `json:"valid_mrr"`
+	TrainLoss       float64   `json:"train_loss"` // of the last epoch
+	EpochSeconds    []float64 `json:"epoch_seconds"`
+	EpochCPUSeconds []float64 `json:"epoch_cpu_seconds"`
+	// DiscardedEpochs were trained after the best one at the full learning rate, before the run went back to that; their bytes
+	// and mini-batches are among those below.
+	DiscardedEpochs  int              `json:"discarded_epochs,omitempty"`
+	DiscardedSeconds float64          `json:"discarded_seconds,omitempty"`
+	TotalSeconds     float64          `json:"total_seconds"`
+	CPUSeconds       float64          `json:"cpu_seconds"`
+	PeakRSSBytes     int64            `json:"peak_rss_bytes"`
+	BytesRead        int64            `json:"bytes_read"`
+	BytesWritten     int64            `json:"bytes_written"`    // checkpoints apart
+	CheckpointBytes  int64            `json:"checkpoint_bytes"` // written by checkpoints
+	Checkpoints      int              `json:"checkpoints"`
+	Amplification    float64          `json:"write_amplification"` // of BytesWritten: by padding
+	Bias             float64          `json:"bias"`                // mean of the epochs' plans
+	Given            bool             `json:"given,omitempty"`     // test ranks are among the data set's own negatives
+	Shared           *SharedHits      `json:"shared,omitempty"`    // nil unless all edges share them
+	Table            string           `json:"table"`
+	Resumed          bool             `json:"resumed"`
+	Batches          int64            `json:"batches"`
+	SampledEdges     int64            `json:"sampled_edges"`
+	Seed             uint64           `json:"seed"`
+	Plan             string           `json:"plan"`
+	Device           string           `json:"device"`
+	IOEngine         string           `json:"io_engine"`
+	Profile          progress.Profile `json:"profile"` // of all epochs together
 	// DeviceRows is the epochs' together, as far as this process trained them.
 	DeviceRows *cache.Traffic `json:"device_rows,omitempty"`
 }
@@ -89,6 +93,8 @@ type Hooks struct {
 	// Resume is called once after Start in a run with [Config].Resume: what was trained before, or found false, if there is no
 	// table to go on with.
 	Resume func(found bool, epochs, step, batch int)
+	// Back is called when the run, which so far had no number of epochs, goes back to its best one, from 1: it has so many now.
+	Back func(best, epochs int)
 	// Checkpoint is called after each with its number and what it holds: finished epochs, and the
 	// step and mini-batch of the next one that come next.
 	Checkpoint func(number uint64, epochs, step, batch int)
@@ -111,6 +117,16 @@ func (s *Summary) add(r *Epoch) {
 		}
 		s.DeviceRows.Add(d)
 	}
+}
+
+// discard counts in s, that of the epoch that a run goes back to, what it had tried since.
+func (s *Summary) discard(tried *Summary) {
+	for _, x := range tried.EpochSeconds[len(s.EpochSeconds):] {
+		s.DiscardedEpochs++
+		s.DiscardedSeconds += x
+	}
+	s.BytesRead, s.BytesWritten, s.Batches, s.SampledEdges = tried.BytesRead, tried.BytesWritten, tried.Batches, tried.SampledEdges
+	s.Profile, s.DeviceRows = tried.Profile, tried.DeviceRows
 }
 
 // addTable adds what was written by this process.

@@ -103,8 +103,21 @@ func trainLinkOn(ctx context.Context, dev gpu.Device, dir string, o store.Option
 	return link.Train(ctx, st, dev, c, h)
 }
 
-// finalState is what a run leaves: all rows with their state, the model, and the metrics that are no times.
+// finalState is what a run leaves, and what it counted.
 func finalState(t testing.TB, dir, name string, o store.Options) []byte {
+	t.Helper()
+	model, s := finalRun(t, dir, name, o)
+	return fmt.Append(model, s.Batches, s.SampledEdges)
+}
+
+// finalModel is what a run leaves: all rows with their state, the model, and the metrics that are no times.
+func finalModel(t testing.TB, dir, name string, o store.Options) []byte {
+	t.Helper()
+	model, _ := finalRun(t, dir, name, o)
+	return model
+}
+
+func finalRun(t testing.TB, dir, name string, o store.Options) ([]byte, *link.Summary) {
 	t.Helper()
 	st, err := store.Open(dir, o)
 	if err != nil {
@@ -144,8 +157,8 @@ func finalState(t testing.TB, dir, name string, o store.Options) []byte {
 	}
 	b.Write(run.Model)
 	s := run.Summary
-	fmt.Fprint(&b, run.Epochs, s.TestMRR, s.ValidMRR, s.TrainLoss, s.Batches, s.SampledEdges)
-	return b.Bytes()
+	fmt.Fprint(&b, run.Epochs, s.TestMRR, s.ValidMRR, s.TrainLoss)
+	return b.Bytes(), &s
 }
 
 func smallRun(plan, encoder string) link.Config {

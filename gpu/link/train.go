@@ -21,8 +21,9 @@ import (
 
 // Train trains embeddings of all nodes, vectors of relations and an encoder on the edges of a
 // store, in memory or out of core, and evaluates them on its edge lists valid and test:
-// filtered ranks against all nodes. The last epoch's model is the result; embeddings, their optimiser state,
-// parameters and summary stay in the store as the last checkpoint of table cfg.Table ([Load]).
+// filtered ranks against all nodes. The last epoch's model is the result, of a run whose epochs are not given the last one of as many as
+// validation says ([Config].Patience); embeddings, their optimiser state, parameters and summary stay in the store as the last
+// checkpoint of table cfg.Table ([Load]).
 // ctx ends the run early, with its error; it can be resumed. Store and device stay the caller's.
 func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hooks Hooks) (_ *Result, err error) {
 	m := st.Manifest()
@@ -65,7 +66,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 		hooks.Resume(model != nil, s.from.Epoch, s.from.Place.Step, s.from.Place.Batch)
 	}
 	start := time.Now()
-	if err := s.train(ctx, every); err != nil {
+	if err := s.train(ctx, dev, every); err != nil {
 		return nil, err
 	}
 	s.sum.TotalSeconds += time.Since(start).Seconds()
@@ -76,11 +77,38 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	return &Result{Version: m.Version, Config: cfg, Summary: s.sum}, nil
 }
 
-// train trains from where s.from says on, with checkpoints every so often.
-func (s *session) train(ctx context.Context, every progress.Interval) error {
+// train trains from where s.from says on, with checkpoints every so often: until the run ends, or goes back to its best epoch, and then
+// to its end.
+func (s *session) train(ctx context.Context, dev gpu.Device, every progress.Interval) error {
+	at := s.from.Position
+	if back := at.Totals.Batches == 0 && s.enough(at.Epoch); !back { // as it was to when its process ended
+		diverged, err := s.trainFrom(ctx, every)
+		if err != nil || !diverged && !s.rule.Enough {
+			return err
+		}
+	}
+	if err := s.goBack(ctx, dev); err != nil {
+		return err
+	}
+	if s.from.Epoch == s.cfg.Epochs { // it was the last one
+		if err := s.evaluateTable(ctx, &Epoch{Epoch: s.from.Epoch}); err != nil {
+			return err
+		}
+		return s.Checkpoint(ctx, s.from.Position)
+	}
+	_, err := s.trainFrom(ctx, every)
+	return err
+}
+
+// trainFrom trains from where s.from says on. It reports whether the run diverged behind a best epoch that is kept.
+func (s *session) trainFrom(ctx context.Context, every progress.Interval) (diverged bool, err error) {
 	r := run.Run{Task: s, From: s.from.Position, Rule: run.Rule{Epochs: s.cfg.Epochs}, Clock: progress.NewClock(every), Pipeline: s.t.pipe,
-		Where: "table " + s.cfg.Table, Empty: "the store has no edges", Batch: s.hooks.Batch}
-	return r.Train(ctx)
+		Where: "table " + s.cfg.Table, Empty: "the store has no edges", KeepBest: s.looks(), Batch: s.hooks.Batch}
+	if s.rule = &r.Rule; s.looks() {
+		s.rule.Best = s.patient.Best
+	}
+	err = r.Train(ctx)
+	return r.Diverged > 0, err
 }
 
 // why says in sentences why the run is planned as it is.
@@ -99,24 +127,26 @@ func tryEngine(name string) error {
 
 // session trains one set of embeddings.
 type session struct {
-	cfg    *Config
-	hooks  Hooks
-	st     *store.Store
-	plan   *Decision
-	types  *eval.AnswerTypes
-	device macro.DevicePlan
-	table  *table.Table
-	it     *buffer.Buffer
-	t      *trainer
-	eval   *eval.Ranker    // nil: nothing is evaluated
-	rows   *table.Reader   // what it reads out of core
-	inputs *inputs         // what it computes of them and of features; nil without features
-	stored *storedFeatures // those that are read for it out of core
-	e      *embeddings     // mapped with the first macro-batch
-	sum    Summary
-	from   *position // where the run goes on
-	next   *nextPlan // of the epoch after the one that trains; nil: not begun
-	epoch  epoch     // in hand
+	cfg     *Config
+	hooks   Hooks
+	st      *store.Store
+	plan    *Decision
+	types   *eval.AnswerTypes
+	device  macro.DevicePlan
+	table   *table.Table
+	it      *buffer.Buffer
+	t       *trainer
+	eval    *eval.Ranker    // nil: nothing is evaluated
+	rows    *table.Reader   // what it reads out of core
+	inputs  *inputs         // what it computes of them and of features; nil without features
+	stored  *storedFeatures // those that are read for it out of core
+	e       *embeddings     // mapped with the first macro-batch
+	sum     Summary
+	from    *position // where the run goes on
+	patient patient
+	rule    *run.Rule
+	next    *nextPlan // of the epoch after the one that trains; nil: not begun
+	epoch   epoch     // in hand
 }
 
 // open makes what trains: at the beginning, or where a checkpoint's model and s.from say.
@@ -131,7 +161,7 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 		return err
 	}
 	if model != nil {
-		s.sum = s.from.Summary
+		s.sum, s.patient = s.from.Summary, s.from.patient
 		if err := s.t.model.Params().LoadState(ctx, s.t.queue, model); err != nil {
 			return err
 		}
@@ -142,6 +172,15 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 			return err
 		}
 		if s.table, err = createTable(ctx, s.st, s.cfg, blobs); err != nil {
+			return err
+		}
+	}
+	if s.looks() && s.patient.Best > 0 {
+		best, err := s.bestCheckpoint(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.table.Spare(best.Number); err != nil {
 			return err
 		}
 	}

@@ -83,6 +83,8 @@ type Run struct {
 	Where string
 	// Between is why the run can only be resumed between epochs, as what comes after "as"; empty: it can within them, too.
 	Between string
+	// KeepBest has a checkpoint made of each epoch that is the best so far, for the task to go back to.
+	KeepBest bool
 	// Empty is why an epoch may have no example, for the error that says so.
 	Empty string
 	Batch func(epoch int, batches int64) // called after each mini-batch, epoch from 0; may be nil
@@ -103,7 +105,7 @@ func (r *Run) Train(ctx context.Context) error {
 		if err != nil {
 			return r.interrupted(ctx, err)
 		}
-		if r.Clock.Epoch(e+1) || !r.Rule.More(e+1) {
+		if r.Clock.Epoch(e+1) || !r.Rule.More(e+1) || r.KeepBest && r.Rule.Best == e+1 {
 			if err := r.Checkpoint(ctx, Position{Epoch: e + 1}); err != nil {
 				return err
 			}

@@ -162,6 +162,12 @@ func TestRunStopsAndKeeps(t *testing.T) {
 	if at := a.kept[0].at; at.Place.Batch == 0 || at.Totals.Batches == 0 || at.Epoch != 0 {
 		t.Errorf("the first checkpoint is at %+v, expected one in the first epoch", at)
 	}
+	keeps := &average{}
+	r = newRun(t, keeps, progress.Interval{})
+	r.Rule, r.KeepBest = run.Rule{Epochs: 6, EvalEvery: 1}, true
+	if err := r.Train(t.Context()); err != nil || len(keeps.kept) != 4 || keeps.kept[2].at.Epoch != 3 || keeps.kept[3].at.Epoch != 6 {
+		t.Errorf("%v: kept %+v, expected the three best epochs and the last one", err, keeps.kept)
+	}
 	bad := &average{worst: 2}
 	r = newRun(t, bad, progress.Interval{})
 	if err := r.Train(t.Context()); err != nil || r.Diverged != 2 || len(bad.told) != 1 {

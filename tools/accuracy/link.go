@@ -186,7 +186,11 @@ func (r linkRow) run(ctx context.Context, datasets, work string, first, seeds ui
 	return res, nil
 }
 
-func trainTriples(ctx context.Context, dir string, c link.Config) (_ *link.Summary, err error) {
+func trainTriples(ctx context.Context, dir string, c link.Config) (*link.Summary, error) {
+	return trainHooked(ctx, dir, c, link.Hooks{})
+}
+
+func trainHooked(ctx context.Context, dir string, c link.Config, h link.Hooks) (_ *link.Summary, err error) {
 	st, err := store.Open(dir, store.Options{})
 	if err != nil {
 		return nil, err
@@ -194,7 +198,7 @@ func trainTriples(ctx context.Context, dir string, c link.Config) (_ *link.Summa
 	defer func() { err = errors.Join(err, st.Close()) }()
 	dev := host.New(host.Options{Threads: c.Threads})
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	r, err := link.Train(ctx, st, dev, c, link.Hooks{})
+	r, err := link.Train(ctx, st, dev, c, h)
 	if err != nil {
 		return nil, err
 	}

@@ -206,9 +206,10 @@ learned embeddings where there are lists of edges to predict.
 After each epoch the validation accuracy is computed with all neighbours over
 the whole graph; the best epoch's model is kept, tested, and saved with the
 store (STORE/runs) or where --save says. Link prediction reports filtered ranks
-of both ends against all nodes; its result is the last epoch's model, not the
-best one's: --keep-checkpoints keeps earlier ones, which gstore eval ranks with
---checkpoint. Link prediction's embeddings and their optimiser state live in the
+of both ends against all nodes. Where --epochs are not given, it goes back to the
+best epoch once validation has not improved for --patience epochs, and from
+there on with a falling learning rate; the last epoch's model is the result.
+Link prediction's embeddings and their optimiser state live in the
 store, as a table: partitions of them are read, trained and written back (plan
 comet). With --features an encoder reads nodes' features, projected and added to
 their embeddings, or with --no-embeddings alone: then nodes that were appended

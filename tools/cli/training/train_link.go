@@ -96,6 +96,11 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		log.goOn(found, epochs)
 		printResume(e, "table "+cmp.Or(cfg.Table, "embeddings"), found, epochs, step, batch)
 	}
+	back := hooks.Back
+	hooks.Back = func(best, epochs int) {
+		log.goOn(true, best)
+		back(best, epochs)
+	}
 	defer showLink(e, st.Manifest(), &hooks)()
 	dev, err := command.OpenDevice(device.Options{Name: cfg.Device, Threads: cfg.Threads, MemoryBytes: cfg.DeviceMemoryBytes, MatMul: cfg.MatMul})
 	if err != nil {
@@ -187,6 +192,7 @@ func linkHooks(e *command.Env) link.Hooks {
 			Checkpoint: func(number uint64, epochs, step, batch int) {
 				e.Event("checkpoint", map[string]any{"number": number, "epochs": epochs, "step": step, "batch": batch})
 			},
+			Back: func(best, epochs int) { e.Event("back", map[string]any{"best_epoch": best, "epochs": epochs}) },
 		}
 	}
 	return link.Hooks{
@@ -200,6 +206,13 @@ func linkHooks(e *command.Env) link.Hooks {
 				mrr, hits = fmt.Sprintf("%.4f", r.Valid.MRR), fmt.Sprintf("%.4f", r.Valid.Hits10)
 			}
 			fmt.Fprintf(e.Told(), "%5d  %8.4f  %9s  %7s  %8.3f  %8.3f  %10s\n", r.Epoch, r.Loss, mrr, hits, r.Seconds, r.CPUSeconds, command.FormatSize(r.BytesRead))
+		},
+		Back: func(best, epochs int) {
+			if best == epochs {
+				fmt.Fprintf(e.Told(), "validation is not improving since epoch %d: its model is the result\n", best)
+				return
+			}
+			fmt.Fprintf(e.Told(), "validation is not improving since epoch %d: back to it, and on to epoch %d with a falling learning rate\n", best, epochs)
 		},
 	}
 }
