@@ -80,6 +80,22 @@ func TestPiecesMakeFewerTiles(t *testing.T) {
 	if !e.aheads {
 		t.Error("no piece is read ahead, for which there are 16 MiB")
 	}
+	// A larger piece takes what tiles leave, until there are few.
+	grew := 0
+	for memory := int64(272 << 20); memory < 1<<30; memory += 8 << 20 {
+		if err := e.Rebound(memory); err != nil {
+			t.Fatal(err)
+		}
+		if e.pieceNodes > e.smallPiece {
+			grew++
+		}
+		if e.pieceNodes > 0 && e.pieceNodes >= 4*max(e.smallPiece, nodes/piecesEnough) {
+			t.Errorf("within %d bytes: pieces of %d nodes are larger than they need to be", memory, e.pieceNodes)
+		}
+	}
+	if grew < 20 {
+		t.Errorf("of 94 budgets %d have room for a larger piece", grew)
+	}
 	if err := e.Rebound(e.LeastBytes()); err != nil || e.aheads {
 		t.Errorf("within the least memory: a piece is read ahead %v, %v", e.aheads, err)
 	}

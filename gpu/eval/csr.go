@@ -53,7 +53,14 @@ func (c *csr) within(slab **blockio.Slab, begins []int32, first, n int) (p csr, 
 	nodes, stop := len(begins), int32(first+n)
 	end := func(d int) int32 {
 		own := c.indices[begins[d]:c.indptr[d+1]] // ascending
-		k, _ := slices.BinarySearch(own, stop)
+		k := 0
+		for k < len(own) && own[k] < stop { // of most destinations none or one
+			if k++; k == withinFew {
+				more, _ := slices.BinarySearch(own[k:], stop)
+				k += more
+				break
+			}
+		}
 		return begins[d] + int32(k)
 	}
 	// Destinations are shared out in runs: each counts its edges, then writes them behind those of the runs before.
@@ -111,6 +118,9 @@ func (c *csr) within(slab **blockio.Slab, begins []int32, first, n int) (p csr, 
 	})
 	return p, nil
 }
+
+// withinFew is how many sources of a destination are looked at one after another before the rest is searched.
+const withinFew = 8
 
 // withinShare is how many destinations are too few for a goroutine of their own.
 const withinShare = 1 << 14

@@ -431,8 +431,27 @@ func (e *Evaluator) planBy(maxDim int, size int64) error {
 	if e.memory {
 		used += states
 	}
-	e.aheads = e.pieceNodes > 0 && (e.o.MemoryBytes == 0 || used <= e.o.MemoryBytes)
+	if e.aheads = e.pieceNodes > 0 && (e.o.MemoryBytes == 0 || used <= e.o.MemoryBytes); e.aheads {
+		e.pieceNodes = larger(e.pieceNodes, m.Nodes, func(n uint64) bool {
+			used := need(k, n) + int64(min(n, m.Nodes))*max(featureBytes, stateBytes)
+			if e.memory {
+				used += states
+			}
+			return used <= bound
+		})
+	}
 	return nil
+}
+
+// piecesEnough is how many pieces of the sources are few enough: each looks at every destination of a tile once.
+const piecesEnough = 32
+
+// larger is the size of pieces of sources nodes, not below n, that are few enough, or that fits holds of.
+func larger(n, sources uint64, fits func(n uint64) bool) uint64 {
+	for n < sources/piecesEnough && fits(2*n) {
+		n *= 2
+	}
+	return n
 }
 
 // moreTiles is the next number of tiles to try after k: each one reads all states once more, so that none is skipped but among many.
