@@ -79,8 +79,10 @@ type Config struct {
 	Margin         *float64 `json:"margin"` // of the margin loss, 0 or more; default (nil): 1
 	// N3 is the weight of a regulariser, the sum of the cubes of the numbers of an example's ends and relation (Lacroix
 	// et al., ICML 2018, eq. 7), see [nn.LinkConfig]. Default: .05 of distmult and complex where Dim is 200 by default, else 0.
-	N3   *float64 `json:"n3,omitempty"`
-	Seed uint64   `json:"seed"`
+	N3 *float64 `json:"n3,omitempty"`
+	// Dropout is the share of the numbers of ends, negatives and relations that count for 0 in a mini-batch; default 0.
+	Dropout float64 `json:"dropout,omitempty"`
+	Seed    uint64  `json:"seed"`
 
 	// Plan says which partitions are in memory when: "auto" (default), "memory", "comet", "beta";
 	// Buffer how many at a time (default: what MemoryBytes allows), Logical is comet's number of logical
@@ -258,7 +260,7 @@ func (c *Config) LinkModel(m *store.Manifest) (nn.LinkConfig, error) {
 		return nn.LinkConfig{}, err
 	}
 	l := nn.LinkConfig{Decoder: c.Model, Encoder: c.Encoder, Heads: c.Heads, Dim: c.Dim, Layers: c.Layers,
-		NoEmbeddings: c.NoEmbeddings, Relations: len(m.Schema.Relations), Loss: loss, N3: c.n3(), Seed: c.Seed}
+		NoEmbeddings: c.NoEmbeddings, Relations: len(m.Schema.Relations), Loss: loss, N3: c.n3(), Dropout: float32(c.Dropout), Seed: c.Seed}
 	for _, x := range columns {
 		l.Features = append(l.Features, x.Dim)
 	}

@@ -55,7 +55,7 @@ func (t *trainer) batch(ctx context.Context, b *mini.Batch, e *embeddings, lr fl
 		return failedAt(b.Key, err)
 	}
 	graphs := t.graphs.place(x)
-	p := &nn.Pass{Queue: q, Arena: a, Train: true}
+	p := &nn.Pass{Queue: q, Arena: a, Train: true, DropoutSeed: t.dropoutSeed(b.Key)}
 	d, sums, forward := gradients(p, t.model, graphs, x.in, t.questions(x.extra))
 	if d.Rows > len(x.rows) { // absent ones stay as they are
 		d = d.Head(len(x.rows))

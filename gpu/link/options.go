@@ -285,6 +285,10 @@ func learningOptions() []option {
 			Otherwise: ".05 of distmult and complex without an encoder and --preset marius, else 0",
 			Values:    options.AtMost(0, math.MaxFloat32).As("0 or more, and finite"),
 		},
+		{
+			Field: func(c *Config) any { return &c.Dropout }, Group: options.Optimiser, Values: options.Below(0, 1),
+			Otherwise: "0: of the numbers of ends, wrong answers and relations",
+		},
 		options.Seed(func(c *Config) any { return &c.Seed }),
 		{
 			Field: func(c *Config) any { return &c.EvalEvery }, Group: options.Optimiser, Level: options.Expert,

@@ -24,7 +24,7 @@ func TestPairs(t *testing.T) {
 			"preset": {link.PresetMarius}, "regularize": {.3}, "negatives-for": {link.ForAll, link.ForThemselves},
 			"model": {"complex", "rotate", "transe", "dot"}, "features": {[]string{"x"}}, "encoder": {"gat", "sage", "gcn"},
 			"heads": {2}, "dim": {12, 7}, "layers": {2, 1}, "fanouts": {[]int{3}, []int{3, -1}}, "no-embeddings": {true},
-			"relation": {"r1"}, "batch-size": {20}, "epochs": {2}, "patience": {1}, "optimizer": {"adam"}, "lr": {.3}, "dense-rate": {3.},
+			"relation": {"r1"}, "batch-size": {20}, "epochs": {2}, "patience": {1}, "dropout": {.3}, "optimizer": {"adam"}, "lr": {.3}, "dense-rate": {3.},
 			"lr-decay": {1., -1.}, "loss": {"margin", "logistic"}, "margin": {2.}, "seed": {uint64(5)}, "eval-every": {-1, 2},
 			"against": {"all", "given"}, "negatives": {7}, "chunks": {3}, "degree-share": {.5},
 			"negatives-from": {link.FromAnswers, link.FromMixed}, "remove-batch-edges": {false, true},
@@ -35,7 +35,7 @@ func TestPairs(t *testing.T) {
 			"checkpoint-every": {"0"}, "keep-checkpoints": {2}, "resume": {true}, "from-checkpoint": {uint64(1)},
 		},
 		Decides: []string{"regularize", "model", "features", "encoder", "heads", "dim", "fanouts", "no-embeddings", "relation",
-			"batch-size", "epochs", "optimizer", "lr", "loss", "margin", "seed", "negatives", "chunks", "degree-share",
+			"batch-size", "epochs", "optimizer", "lr", "loss", "margin", "dropout", "seed", "negatives", "chunks", "degree-share",
 			"keep-batch-edges"},
 		Small: link.Config{
 			Dim: 8, BatchSize: 40, Epochs: 1, Negatives: 5, Chunks: 2, Threads: 1,

@@ -11,6 +11,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/rowcache"
+	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/sampler/negative"
@@ -23,6 +24,7 @@ const (
 	placeEdges = 0x65646765 // "edge"
 	placeEmbed = 0x656d6264 // "embd"
 	placeKept  = 0x6b657074 // "kept"
+	placeDrop  = 0x64726f70 // "drop"
 )
 
 // embeddingScale is the standard deviation of new embeddings.
@@ -238,6 +240,11 @@ func (t *trainer) rate(epoch int, queries int64) float32 {
 	epochs := float64(t.cfg.Epochs)
 	left := epochs - float64(epoch) - float64(queries/2)/float64(t.edges)
 	return float32(t.cfg.LR * min(1, left/(epochs*t.cfg.LRDecay)))
+}
+
+// dropoutSeed keys a mini-batch's masks.
+func (t *trainer) dropoutSeed(k mini.Key) uint64 {
+	return keyed.New(t.cfg.Seed).With(placeDrop).With(uint64(k.Epoch)).With(uint64(k.Step)).With(uint64(k.Pass)).At(uint64(k.Batch))
 }
 
 // mapFeatures makes the macro-batch's features tables, until release.

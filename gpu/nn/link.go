@@ -27,8 +27,11 @@ type LinkConfig struct {
 	Loss         gpu.LinkLossOptions `json:"loss" yaml:"loss"`
 	// N3 is λ of the penalty λ·Σ|x|³ of a query's loss, over its known end, its answer and its relation (of
 	// rotate the ends alone), see [cubes].
-	N3   float32 `json:"n3,omitempty" yaml:"n3"`
-	Seed uint64  `json:"seed" yaml:"seed"`
+	N3 float32 `json:"n3,omitempty" yaml:"n3"`
+	// Dropout is the share of the numbers of ends, negatives and relations that [LinkModel.Loss] takes for 0, and scales the rest
+	// by 1/(1 − Dropout), as LibKGE's embedders do (Ruffinelli et al., ICLR 2020, section 3).
+	Dropout float32 `json:"dropout,omitempty" yaml:"dropout"`
+	Seed    uint64  `json:"seed" yaml:"seed"`
 }
 
 // Validate says what is wrong with c's encoder; [NewDecoder] checks the decoder.
@@ -353,6 +356,7 @@ func (m *LinkModel) Loss(p *Pass, b LinkBatch, states gpu.Tensor) gpu.Tensor {
 		q.Gather(r, m.relations.Value, b.Relations)
 		q.Fill(dr, 0)
 	}
+	m.drop(p, x, r)
 	query := m.decoder.Query(p, known, r)
 	m.decoder.Pairs(p, query, answers, scores.View(0, 0, n, 1))
 	// chunks calls f with the queries, their scores and the negatives of each chunk that has queries.
@@ -404,6 +408,7 @@ func (m *LinkModel) Loss(p *Pass, b LinkBatch, states gpu.Tensor) gpu.Tensor {
 			cubes(p, m.cfg.N3, r, dr)
 		}
 	}
+	m.drop(p, dx, dr)
 	if m.relations != nil {
 		q.Fill(m.relations.Grad, 0)
 		q.ScatterAddRows(m.relations.Grad, b.Relations, dr)
@@ -411,6 +416,17 @@ func (m *LinkModel) Loss(p *Pass, b LinkBatch, states gpu.Tensor) gpu.Tensor {
 	q.Fill(dStates, 0)
 	q.ScatterAddRows(dStates, b.Rows, dx)
 	return dStates
+}
+
+// drop drops numbers of a batch's rows and relations, or those of their gradients.
+func (m *LinkModel) drop(p *Pass, x, r gpu.Tensor) {
+	if m.cfg.Dropout == 0 || !p.Train {
+		return
+	}
+	p.Queue.Dropout(p.mask(m.cfg.Dropout, 0), x)
+	if m.relations != nil {
+		p.Queue.Dropout(p.mask(m.cfg.Dropout, 1), r)
+	}
 }
 
 // regular reports whether the regulariser is of relations too: those of rotate have their modulus anyway.

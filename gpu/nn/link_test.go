@@ -313,6 +313,19 @@ func TestLinkGradients(t *testing.T) {
 			f.checkGradients(t)
 		})
 	}
+	for _, decoder := range nn.Decoders() {
+		t.Run(decoder+"/dropout", func(t *testing.T) {
+			c := nn.LinkConfig{Decoder: decoder, Encoder: "none", Dim: 4, Relations: 3, Seed: 2}
+			loss, _, _ := newLinkFixture(t, c).pass()
+			c.Dropout = .4
+			if dropped, _, _ := newLinkFixture(t, c).pass(); dropped == loss {
+				t.Error("nothing is dropped")
+			}
+			checkLinkGradients(t, c)
+			c.Encoder = "sage"
+			checkLinkGradients(t, c)
+		})
+	}
 	for _, c := range []nn.LinkConfig{
 		{Encoder: "none", Features: []int{3}}, {Encoder: "none", Features: []int{3, 2}, NoEmbeddings: true}, {Encoder: "sage", Features: []int{5}},
 		{Encoder: "sage", Layers: 2, Features: []int{3, 2}}, {Encoder: "sage", Layers: 1}, {Encoder: "sage", Layers: 2, Features: []int{3}, NoEmbeddings: true},
