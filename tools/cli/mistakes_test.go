@@ -50,6 +50,7 @@ train s --task link
 train s --task nodes
 train s --model gtc
 train k --model sag
+train k --features x
 train s --epochs 0
 train s --epochs ten
 train s --lr -1

@@ -52,6 +52,7 @@ var documented = []string{
 	"the store has no feature columns",
 	"that can be features of edges)",
 	"(the store's features are [", // which of several types of nodes are TYPE.NAME
+	": the store's features are ", // likewise
 	"needs a store whose edges are of several relations",
 	"whose edges lead to what is predicted",
 	"learned vectors as a table: model ",

@@ -136,7 +136,7 @@ func TestAppendedFeatures(t *testing.T) {
 		t.Errorf("the hop of x is not read: %s", out)
 	}
 	for _, c := range []struct{ features, want string }{
-		{"y", `feature "y" (the store's features are ["x" "x.hop1" "rank" "rank.hop1"])`}, {"x,x", "x is named twice"}, {"label", "column label is a label, no feature"},
+		{"y", "--features y: the store's features are x, x.hop1, rank, rank.hop1\n"}, {"ramk", "did you mean rank?"}, {"rank.hop2", "rank.hop2"}, {"x,x", "x is named twice"}, {"label", "column label is a label, no feature"},
 	} {
 		if code, _, errs := clitest.Run(t, "train", store, "--features", c.features); code == 0 || !strings.Contains(errs, c.want) {
 			t.Errorf("--features %s: exit %d, %s", c.features, code, errs)

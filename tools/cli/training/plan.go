@@ -161,11 +161,17 @@ func (o *planOptions) decide(ctx context.Context, e *command.Env, s *store.Store
 		if err != nil {
 			return p, err
 		}
+		if err := checkColumns(s.Manifest(), c.Features, ""); err != nil {
+			return p, err
+		}
 		d, err := link.Decide(ctx, s, info, c)
 		if err != nil {
 			return p, err
 		}
 		return planned{choice: d.Choice, options: d.Options, why: d.Why, policy: d.Policy, f: d.Forecaster(), memory: d.Options.MemoryBytes, close: d.Close}, nil
+	}
+	if err := checkColumns(s.Manifest(), o.node.Features, o.node.Split); err != nil {
+		return p, err
 	}
 	if err := beginWith(ctx, e, s, &o.node); err != nil {
 		return p, err

@@ -37,7 +37,7 @@ func TestPlan(t *testing.T) {
 		{[]string{"--epochs", "-1"}, cli.ExitUsage, "", "--epochs -1: expected 1 or more"},
 		{[]string{"--task", "link", "--batch-size", "0"}, cli.ExitUsage, "", "--batch-size 0: expected more"},
 		{[]string{"--plan", "beta", "--x", "logical=3"}, cli.ExitUsage, "", "--x logical=3 needs plan comet, but found --plan beta"},
-		{[]string{"--features", "y"}, cli.ExitFailed, "", `column "y"`},
+		{[]string{"--features", "y"}, cli.ExitUsage, "", "--features y: the store's features are x"},
 	} {
 		code, stdout, stderr := clitest.Run(t, append([]string{"plan", dir, "--measure", "0"}, c.args...)...)
 		if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {

@@ -134,6 +134,9 @@ func (o *trainOptions) checkNode(m *store.Manifest) error {
 	if err := o.bound.Check(nodeTask); err != nil {
 		return err
 	}
+	if err := checkColumns(m, o.node.Features, o.node.Split); err != nil {
+		return err
+	}
 	check := o.node      // Normalize fills a copy in: the file's defaults are train's own
 	check.Resume = false // its file may not be named yet
 	check.Fit(m)

@@ -60,6 +60,9 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	if err != nil {
 		return err
 	}
+	if err := checkColumns(st.Manifest(), cfg.Features, ""); err != nil {
+		return err
+	}
 	if err := cfg.CheckStore(st.Manifest()); err != nil {
 		return command.Usage(err)
 	}

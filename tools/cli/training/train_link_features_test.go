@@ -112,7 +112,7 @@ func TestTrainLinkFeatures(t *testing.T) {
 		stderr string
 	}{
 		{[]string{"export", st, t.TempDir(), "--what", "embeddings", "--version", "1"}, cli.ExitFailed, "its run is without"},
-		{[]string{"train", st, "--features", "y"}, cli.ExitUsage, `"y"`},
+		{[]string{"train", st, "--features", "y"}, cli.ExitUsage, "--features y: the store's features are x"},
 		{[]string{"train", st, "--features", "x", "--relation", "likes"}, cli.ExitUsage, "likes"},
 		{[]string{"train", st, "--no-embeddings"}, cli.ExitUsage, "features"},
 		{append(run, "--version", "1", "--epochs", "1", "--quiet"), cli.ExitOK, ""},
