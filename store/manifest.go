@@ -178,7 +178,7 @@ func (m *Manifest) Column(name string) (*ColumnInfo, error) {
 			return &m.Columns[i], nil
 		}
 	}
-	return nil, fmt.Errorf("%w: column %q (the store has %v)", ErrNotFound, name, m.columnNames(""))
+	return nil, fmt.Errorf("%w: column %q (the store has %v)", ErrNotFound, name, m.ColumnNames(""))
 }
 
 // ColumnsOf lists the columns of a role, in the manifest's order.
@@ -209,17 +209,15 @@ func (m *Manifest) NumberLabels() bool {
 // SplitColumn returns the split column called name, the first one for "". A
 // name of no split column is [ErrNotFound], and lists those there are.
 func (m *Manifest) SplitColumn(name string) (*ColumnInfo, error) {
-	var names []string
 	for _, c := range m.ColumnsOf(RoleSplit) {
 		if name == "" || c.Name == name {
 			return c, nil
 		}
-		names = append(names, c.Name)
 	}
 	if name == "" {
 		return nil, fmt.Errorf("%w: a column of role %s", ErrNotFound, RoleSplit)
 	}
-	return nil, fmt.Errorf("%w: split column %q (the store has %q)", ErrNotFound, name, names)
+	return nil, fmt.Errorf("%w: split column %q (the store has %q)", ErrNotFound, name, m.ColumnNames(RoleSplit))
 }
 
 // TimeNames are the names by which a column of times is known: those that ingest takes from files.
@@ -233,7 +231,7 @@ func (m *Manifest) TimeColumn() (*ColumnInfo, error) {
 			return c, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: a column of times: one int64 an edge, called one of %q (edges have %q)", ErrNotFound, TimeNames(), m.columnNames(RoleEdge))
+	return nil, fmt.Errorf("%w: a column of times: one int64 an edge, called one of %q (edges have %q)", ErrNotFound, TimeNames(), m.ColumnNames(RoleEdge))
 }
 
 // RelationColumn returns the column that says of which relation each edge is; nil of a store of one relation without such a
@@ -344,7 +342,8 @@ func (m *Manifest) Partition(id NodeID) (PartitionID, error) {
 	return PartitionID(i), nil
 }
 
-func (m *Manifest) columnNames(role Role) []string {
+// ColumnNames are the names of a role's columns, of all columns for "", in the manifest's order.
+func (m *Manifest) ColumnNames(role Role) []string {
 	names := []string{}
 	for _, c := range m.Columns {
 		if role == "" || c.Role == role {

@@ -427,18 +427,15 @@ func (e *Evaluator) planBy(maxDim int, size int64) error {
 	if e.memory = states <= unboundedStates; e.o.MemoryBytes > 0 {
 		e.memory = need(k, e.pieceNodes)+states <= e.o.MemoryBytes
 	}
-	used := need(k, e.pieceNodes) + int64(min(e.pieceNodes, m.Nodes))*max(featureBytes, stateBytes)
-	if e.memory {
-		used += states
+	ahead := func(piece uint64) bool { // whether there is room for the next piece beside one
+		used := need(k, piece) + int64(min(piece, m.Nodes))*max(featureBytes, stateBytes)
+		if e.memory {
+			used += states
+		}
+		return used <= bound
 	}
-	if e.aheads = e.pieceNodes > 0 && (e.o.MemoryBytes == 0 || used <= e.o.MemoryBytes); e.aheads {
-		e.pieceNodes = larger(e.pieceNodes, m.Nodes, func(n uint64) bool {
-			used := need(k, n) + int64(min(n, m.Nodes))*max(featureBytes, stateBytes)
-			if e.memory {
-				used += states
-			}
-			return used <= bound
-		})
+	if e.aheads = e.pieceNodes > 0 && (e.o.MemoryBytes == 0 || ahead(e.pieceNodes)); e.aheads {
+		e.pieceNodes = larger(e.pieceNodes, m.Nodes, ahead)
 	}
 	return nil
 }
@@ -446,7 +443,7 @@ func (e *Evaluator) planBy(maxDim int, size int64) error {
 // piecesEnough is how many pieces of the sources are few enough: each looks at every destination of a tile once.
 const piecesEnough = 32
 
-// larger is the size of pieces of sources nodes, not below n, that are few enough, or that fits holds of.
+// larger doubles the size n of pieces of so many sources until there are few enough, as long as the next one fits.
 func larger(n, sources uint64, fits func(n uint64) bool) uint64 {
 	for n < sources/piecesEnough && fits(2*n) {
 		n *= 2

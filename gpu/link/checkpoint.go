@@ -46,7 +46,7 @@ func Load(ctx context.Context, t *table.Table) (*Checkpointed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Checkpointed{Config: p.Config, Epochs: p.Epoch, Middle: p.Totals.Batches > 0, Summary: p.Summary, Model: model}, nil
+	return &Checkpointed{Config: p.Config, Epochs: p.Epoch, Middle: p.Within(), Summary: p.Summary, Model: model}, nil
 }
 
 func loadProgress(ctx context.Context, t *table.Table) (*position, []byte, error) {

@@ -126,7 +126,7 @@ type Config struct {
 	// CheckpointEvery is how often the run is made one to resume from: epochs ("1", the default), mini-batches
 	// ("500steps") or time ("10m"); "0": only at the end.
 	CheckpointEvery string `json:"checkpoint_every" resume:"free"`
-	// KeepCheckpoints is how many are kept; each takes the room of the whole table. Default 1.
+	// KeepCheckpoints is how many are kept, and one more in a run with Patience; each takes the room of the whole table. Default 1.
 	KeepCheckpoints int `json:"keep_checkpoints"`
 	// Resume goes on from Table's last checkpoint, or FromCheckpoint, of which later ones are dropped;
 	// where there is none, a run begins. The result is an uninterrupted run's to the bit.

@@ -218,7 +218,7 @@ func learningOptions() []option {
 				defaultPatience, epochsLeast),
 			Rules: []rule{
 				{Idle: true, Why: "a number of epochs is trained to its end", Excludes: condition{Text: "--epochs",
-					Holds: func(c *Config) bool { return slices.Contains(c.Given, "epochs") && c.Epochs > 0 }, Fix: "Leave one of them out"}},
+					Holds: func(c *Config) bool { return slices.Contains(c.Given, "epochs") && c.Epochs > 0 }}},
 				{Idle: true, Why: "nothing else says when validation stops improving", Needs: condition{Text: "validation",
 					Holds: func(c *Config) bool { return c.EvalEvery > 0 }, Fix: "Leave --eval-every out"}},
 				{Idle: true, Why: "it counts epochs of the full learning rate", Needs: condition{Text: "--lr-decay below 1",
@@ -452,7 +452,7 @@ func checkpointOptions() []option {
 		},
 		{
 			Field: func(c *Config) any { return &c.KeepCheckpoints }, Group: options.Checkpoints, Level: options.Expert,
-			Help:    "how many checkpoints are kept, each as large as all embeddings and their state",
+			Help:    "how many checkpoints are kept, and one more with --patience, each as large as all embeddings and their state",
 			Default: 1, Values: options.AtMost(1, table.CheckpointsMax),
 		},
 		options.Resume(func(c *Config) any { return &c.Resume }),

@@ -76,11 +76,12 @@ func (s *session) judge(r *Epoch) {
 
 // enough reports whether the run goes back to its best epoch after so many.
 func (s *session) enough(epochs int) bool {
-	best, limit := s.patient.Best, s.cfg.Epochs
-	if !s.looks() || best == 0 || epochs > fullRate(limit, s.cfg.decays()) || epochs%s.cfg.EvalEvery != 0 && epochs != limit {
+	best := s.patient.Best
+	valid, last := s.due(epochs)
+	if !s.looks() || best == 0 || !valid || epochs > fullRate(s.cfg.Epochs, s.cfg.decays()) {
 		return false
 	}
-	return epochs-best >= s.cfg.Patience || epochs == limit && epochs > best
+	return epochs-best >= s.cfg.Patience || last && epochs > best
 }
 
 // spare has the table keep the best epoch's checkpoint while it may be gone back to. at is where the last checkpoint stands.
@@ -91,10 +92,22 @@ func (s *session) spare(at run.Position) error {
 	if !s.looks() {
 		return s.table.Spare()
 	}
-	if at.Epoch != s.patient.Best || at.Totals.Batches > 0 {
+	if at.Epoch != s.patient.Best || at.Within() {
 		return nil
 	}
 	return s.table.Spare(s.table.LastCheckpoint().Number)
+}
+
+// spareBest has it keep the one of the best epoch that a run goes on with.
+func (s *session) spareBest(ctx context.Context) error {
+	if !s.looks() || s.patient.Best == 0 {
+		return nil
+	}
+	best, err := s.bestCheckpoint(ctx)
+	if err != nil {
+		return err
+	}
+	return s.table.Spare(best.Number)
 }
 
 // bestCheckpoint finds that of the best epoch among those that the table keeps.
@@ -104,7 +117,7 @@ func (s *session) bestCheckpoint(ctx context.Context) (table.Checkpoint, error) 
 		if err != nil {
 			return c, err
 		}
-		if p, err := decodeProgress(b); err == nil && p.Epoch == s.patient.Best && p.Totals.Batches == 0 {
+		if p, err := decodeProgress(b); err == nil && p.Epoch == s.patient.Best && !p.Within() {
 			return c, nil
 		}
 	}

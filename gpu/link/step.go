@@ -244,7 +244,7 @@ func (t *trainer) rate(epoch int, queries int64) float32 {
 
 // dropoutSeed keys a mini-batch's masks.
 func (t *trainer) dropoutSeed(k mini.Key) uint64 {
-	return keyed.New(t.cfg.Seed).With(placeDrop).With(uint64(k.Epoch)).With(uint64(k.Step)).With(uint64(k.Pass)).At(uint64(k.Batch))
+	return k.Number(keyed.New(t.cfg.Seed).With(placeDrop))
 }
 
 // mapFeatures makes the macro-batch's features tables, until release.

@@ -80,8 +80,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 // train trains from where s.from says on, with checkpoints every so often: until the run ends, or goes back to its best epoch, and then
 // to its end.
 func (s *session) train(ctx context.Context, dev gpu.Device, every progress.Interval) error {
-	at := s.from.Position
-	if back := at.Totals.Batches == 0 && s.enough(at.Epoch); !back { // as it was to when its process ended
+	if back := !s.from.Within() && s.enough(s.from.Epoch); !back { // as it was to when its process ended
 		diverged, err := s.trainFrom(ctx, every)
 		if err != nil || !diverged && !s.rule.Enough {
 			return err
@@ -175,14 +174,8 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 			return err
 		}
 	}
-	if s.looks() && s.patient.Best > 0 {
-		best, err := s.bestCheckpoint(ctx)
-		if err != nil {
-			return err
-		}
-		if err := s.table.Spare(best.Number); err != nil {
-			return err
-		}
+	if err := s.spareBest(ctx); err != nil {
+		return err
 	}
 	if s.cfg.Absent == AbsentShadow {
 		if err := s.openAbsent(ctx, m, model != nil); err != nil {

@@ -72,6 +72,9 @@ type Position struct {
 	Totals progress.Totals `json:"totals"`
 }
 
+// Within reports whether an epoch is begun, and so of which mini-batches were trained beside the finished ones.
+func (p *Position) Within() bool { return p.Totals.Batches > 0 }
+
 // Run trains a task.
 type Run struct {
 	Task     Task

@@ -125,5 +125,5 @@ func (t *trainer) diverged(format string, args ...any) error {
 func isFinite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 func (t *trainer) dropoutSeed(k mini.Key) uint64 {
-	return t.key.With(placeDropout).With(uint64(k.Epoch)).With(uint64(k.Step)).With(uint64(k.Pass)).At(uint64(k.Batch))
+	return k.Number(t.key.With(placeDropout))
 }

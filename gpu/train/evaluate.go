@@ -9,7 +9,6 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/nn"
-	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/table"
@@ -160,7 +159,7 @@ func (c *Checkpoint) checkFeatures(m *store.Manifest) error {
 			continue
 		}
 		if err != nil || f.Role != store.RoleFeature {
-			return fmt.Errorf("evaluation: %w: feature %q, which the model reads (the store's features are %q)", store.ErrNotFound, name, config.FeatureNames(m))
+			return fmt.Errorf("evaluation: %w: feature %q, which the model reads (the store's features are %q)", store.ErrNotFound, name, m.ColumnNames(store.RoleFeature))
 		}
 		in += f.Dim
 	}

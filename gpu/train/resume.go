@@ -97,7 +97,7 @@ func resumeNode(fs vfs.FS, cfg *config.Config, m *store.Manifest) (_ *nodeProgre
 // resume sets the model and the history to where s.from says.
 func (s *session) resume(ctx context.Context, state []byte) error {
 	params, q := s.t.model.Params(), s.t.queue
-	if s.from.Totals.Batches > 0 && len(s.t.history) > 0 { // the history is that of the epoch's start
+	if s.from.Within() && len(s.t.history) > 0 { // the history is that of the epoch's start
 		if err := params.Load(ctx, q, state[s.from.StateBytes:]); err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (s *session) Checkpoint(ctx context.Context, at run.Position) error {
 	if err != nil {
 		return err
 	}
-	within := at.Totals.Batches > 0
+	within := at.Within()
 	p := nodeProgress{Version: s.version, Config: *s.cfg, Position: at, Best: s.best, Ended: !within && !s.run.Rule.More(at.Epoch), Summary: s.total(),
 		VectorTable: s.vectors.ref(), StateBytes: len(state)}
 	if s.cfg.LRSchedule == config.SchedulePlateau {

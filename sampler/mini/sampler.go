@@ -129,7 +129,14 @@ type Key struct{ Epoch, Step, Pass, Batch int }
 
 // in returns the key's place below the run's.
 func (k Key) in(run keyed.Key) keyed.Key {
-	return run.With(uint64(k.Epoch)).With(uint64(k.Step)).With(uint64(k.Pass)).With(uint64(k.Batch))
+	return k.pass(run).With(uint64(k.Batch))
+}
+
+// Number is one draw of the mini-batch below the run's.
+func (k Key) Number(run keyed.Key) uint64 { return k.pass(run).At(uint64(k.Batch)) }
+
+func (k Key) pass(run keyed.Key) keyed.Key {
+	return run.With(uint64(k.Epoch)).With(uint64(k.Step)).With(uint64(k.Pass))
 }
 
 // Stage sizes. A chunk's scratch (spans, positions, neighbours) should stay in

@@ -186,11 +186,7 @@ func (r linkRow) run(ctx context.Context, datasets, work string, first, seeds ui
 	return res, nil
 }
 
-func trainTriples(ctx context.Context, dir string, c link.Config) (*link.Summary, error) {
-	return trainHooked(ctx, dir, c, link.Hooks{})
-}
-
-func trainHooked(ctx context.Context, dir string, c link.Config, h link.Hooks) (_ *link.Summary, err error) {
+func trainTriples(ctx context.Context, dir string, c link.Config) (_ *link.Summary, err error) {
 	st, err := store.Open(dir, store.Options{})
 	if err != nil {
 		return nil, err
@@ -198,7 +194,7 @@ func trainHooked(ctx context.Context, dir string, c link.Config, h link.Hooks) (
 	defer func() { err = errors.Join(err, st.Close()) }()
 	dev := host.New(host.Options{Threads: c.Threads})
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	r, err := link.Train(ctx, st, dev, c, h)
+	r, err := link.Train(ctx, st, dev, c, link.Hooks{})
 	if err != nil {
 		return nil, err
 	}

@@ -7,14 +7,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/npy"
+	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 )
 
@@ -44,7 +45,7 @@ func runPatience(ctx context.Context, datasets string, first, seeds uint64, only
 			for _, fixed := range []bool{false, true} {
 				c := link.Config{Seed: seed, Threads: threads, Table: fmt.Sprint("table", fixed)}
 				if fixed {
-					if c.Epochs, err = defaultEpochs(ctx, dir, threads); err != nil {
+					if c.Epochs, err = defaultEpochs(ctx, dir); err != nil {
 						return err
 					}
 				}
@@ -65,17 +66,23 @@ func runPatience(ctx context.Context, datasets string, first, seeds uint64, only
 }
 
 // defaultEpochs is how many epochs a run has at most if it is given none.
-func defaultEpochs(ctx context.Context, dir string, threads int) (epochs int, err error) {
-	stop, end := context.WithCancel(ctx)
-	defer end()
-	_, err = trainHooked(stop, dir, link.Config{Threads: threads, Table: "asked"}, link.Hooks{Start: func(c link.Config, _ []string) {
-		epochs = c.Epochs
-		end()
-	}})
-	if epochs > 0 && ctx.Err() == nil {
-		err = nil
+func defaultEpochs(ctx context.Context, dir string) (epochs int, err error) {
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return 0, err
 	}
-	return epochs, err
+	defer func() { err = errors.Join(err, st.Close()) }()
+	dev := host.New(host.Options{Threads: 1})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	var c link.Config
+	if err := c.Normalize(); err != nil {
+		return 0, err
+	}
+	d, err := link.Decide(ctx, st, dev.Info(), c)
+	if err != nil {
+		return 0, err
+	}
+	return d.Config.Epochs, d.Close()
 }
 
 // holdOut writes the edges of a .npy file of two rows, each once, as triples of one relation to train, validate and test on.
@@ -89,19 +96,13 @@ func holdOut(path, dir string, seed uint64) (err error) {
 	if err != nil {
 		return err
 	}
-	if len(h.Shape) != 2 || h.Shape[0] != 2 || h.Elem != blocks.Int64 && h.Elem != blocks.Int32 {
-		return fmt.Errorf("%s has shape %v of %v, expected two rows of int32 or int64", path, h.Shape, h.Elem)
+	if len(h.Shape) != 2 || h.Shape[0] != 2 || h.Elem != blocks.Int64 {
+		return fmt.Errorf("%s has shape %v of %v, expected two rows of int64", path, h.Shape, h.Elem)
 	}
-	size, n := h.Elem.Size(), int(h.Shape[1])
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	at := func(i int) int64 {
-		if size == 4 {
-			return int64(int32(binary.LittleEndian.Uint32(data[4*i:])))
-		}
-		return int64(binary.LittleEndian.Uint64(data[8*i:]))
+	n := int(h.Shape[1])
+	ends := make([]int64, 2*n)
+	if err := binary.Read(r, binary.LittleEndian, ends); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -118,7 +119,7 @@ func holdOut(path, dir string, seed uint64) (err error) {
 	random := keyed.New(seed).Rand(0)
 	for i := range n {
 		list := [10]int{8: 1, 9: 2}[random.Below(10)]
-		if _, err := fmt.Fprintf(to[list], "%d\tlinks\t%d\n", at(i), at(n+i)); err != nil {
+		if _, err := fmt.Fprintf(to[list], "%d\tlinks\t%d\n", ends[i], ends[n+i]); err != nil {
 			return err
 		}
 	}

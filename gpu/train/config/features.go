@@ -72,14 +72,6 @@ func (c *Config) OwnFeatures() []string {
 	return own
 }
 
-// FeatureNames are the names of the store's feature columns.
-func FeatureNames(m *store.Manifest) (names []string) {
-	for _, c := range m.ColumnsOf(store.RoleFeature) {
-		names = append(names, c.Name)
-	}
-	return names
-}
-
 // WithHops is features, less those that are the mean of another, followed by the mean of each; of models that read sums alone, these.
 func (c *Config) WithHops(features []string) []string {
 	var own, hops []string

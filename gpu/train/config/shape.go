@@ -123,7 +123,7 @@ func (s *Shape) readColumns(m *store.Manifest, cfg *Config) error {
 			return fmt.Errorf("train: %w: make it with %s --feature %s", err, cfg.PrecomputeCommand(), own[i-first])
 		}
 		if err != nil {
-			return fmt.Errorf("train: %w: feature %q (the store's features are %q)", store.ErrNotFound, name, FeatureNames(m))
+			return fmt.Errorf("train: %w: feature %q (the store's features are %q)", store.ErrNotFound, name, m.ColumnNames(store.RoleFeature))
 		}
 		if k, ok := m.Category(name); ok && cfg.Relational() {
 			s.categories = append(s.categories, int(k.Nodes)+1)
@@ -156,7 +156,7 @@ func (s *Shape) readColumns(m *store.Manifest, cfg *Config) error {
 // checkFeature checks column i of c.Features, which is x.
 func (c *Config) checkFeature(m *store.Manifest, i int, x *store.ColumnInfo) error {
 	if x.Role != store.RoleFeature {
-		return fmt.Errorf("train: column %s is a %s, no feature (the store's features are %q)", x.Name, x.Role, FeatureNames(m))
+		return fmt.Errorf("train: column %s is a %s, no feature (the store's features are %q)", x.Name, x.Role, m.ColumnNames(store.RoleFeature))
 	}
 	if slices.Contains(c.Features[:i], x.Name) {
 		return fmt.Errorf("train: feature %s is named twice", x.Name)

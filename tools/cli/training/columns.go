@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/gstore/gstore/gpu/options"
-	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/tools/cli/command"
 )
@@ -16,14 +15,10 @@ import (
 func checkColumns(m *store.Manifest, features []string, split string) error {
 	for _, name := range features {
 		if _, err := m.Column(name); err != nil && !strings.Contains(name, ".hop") {
-			return noColumn("features", name, "features", config.FeatureNames(m))
+			return noColumn("features", name, "features", m.ColumnNames(store.RoleFeature))
 		}
 	}
-	var splits []string
-	for _, c := range m.ColumnsOf(store.RoleSplit) {
-		splits = append(splits, c.Name)
-	}
-	if split != "" && !slices.Contains(splits, split) {
+	if splits := m.ColumnNames(store.RoleSplit); split != "" && !slices.Contains(splits, split) {
 		return noColumn("split", split, "splits", splits)
 	}
 	return nil

@@ -209,9 +209,9 @@ learned embeddings where there are lists of edges to predict.
 After each epoch the validation accuracy is computed with all neighbours over
 the whole graph; the best epoch's model is kept, tested, and saved with the
 store (STORE/runs) or where --save says. Link prediction reports filtered ranks
-of both ends against all nodes. Where --epochs are not given, it goes back to the
-best epoch once validation has not improved for --patience epochs, and from
-there on with a falling learning rate; the last epoch's model is the result.
+of both ends against all nodes; the last epoch's model is the result. A run that is
+given no --epochs, and has more than 8 or a --patience, goes back to the best epoch
+once validation has not improved for so many, and on with a falling learning rate.
 Link prediction's embeddings and their optimiser state live in the
 store, as a table: partitions of them are read, trained and written back (plan
 comet). With --features an encoder reads nodes' features, projected and added to
