@@ -9,12 +9,12 @@ os.chdir(folder)
 failures = []
 
 
-def run(*args, says=(), fails=None, given=None):
-    """Runs a command; it must succeed and print all of says, or fail and say all of fails. given is its standard input."""
+def run(*args, says=(), fails=None, code=1, given=None):
+    """Runs a command; it must succeed and print all of says, or exit with code and say all of fails. given is its standard input."""
     done = subprocess.run([gstore, *args], capture_output=True, text=True, timeout=600, input=given)
     line = "gstore " + " ".join(args)
     out = done.stdout + done.stderr
-    expected = 0 if fails is None else 1
+    expected = 0 if fails is None else code
     missing = [w for w in (says if fails is None else fails) if w not in out]
     if done.returncode != expected or missing:
         failures.append(f"{line}\n  exit {done.returncode}, expected {expected}; lacks {missing}\n  {out}")
