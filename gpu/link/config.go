@@ -48,7 +48,10 @@ type Config struct {
 	// a node) or "adam" (two; a row's moments change when a batch has the node, and the bias of their zeros is
 	// corrected by the run's steps, as PyTorch's SparseAdam does).
 	Optimizer string  `json:"optimizer"`
-	LR        float64 `json:"lr"` // until it falls; default .1, of adam .003
+	LR        float64 `json:"lr"` // until it falls; default .1, of adam .003; where Rates are, the one of them that is in hand
+	// Rates are those that the run tries for a few epochs each before it chooses LR among them by validation; empty once it has chosen.
+	// Default: .1 and .3 of a decoder's run with Adagrad, Patience and EvalEvery 1, if neither LR nor Epochs are given; else none.
+	Rates []float64 `json:"rates,omitempty"`
 	// DenseRate times LR is the rate of what every mini-batch steps: relations' vectors, and the weights of an
 	// encoder and of features. Default with an encoder and Adagrad, where nodes have many edges, 4; else 1.
 	DenseRate float64 `json:"dense_rate,omitempty"`
@@ -202,7 +205,7 @@ func (c *Config) Normalize() error {
 		c.Task = "link"
 	}
 	t := Options()
-	t.Complete(c)
+	c.tryRates(t)
 	if err := c.validate(t); err != nil {
 		return store.Invalid(err)
 	}

@@ -28,7 +28,8 @@ type Decision struct {
 	Policy  macro.Policy
 	Why     []string // in sentences
 
-	memory *Memory
+	memory   *Memory
+	examples uint64 // edges of an epoch
 }
 
 // Decide decides how c, whose defaults must be filled in, runs on a store, on a device that info describes. A budget that is
@@ -51,8 +52,11 @@ func Decide(ctx context.Context, st *store.Store, info gpu.Info, c Config) (_ *D
 	if d.Policy, err = p.apply(&d.Config, y.m); err != nil {
 		return nil, err
 	}
+	if d.examples, err = d.Config.examplesOf(y.m); err != nil {
+		return nil, err
+	}
 	d.Why = p.choice.Why
-	for _, why := range []string{d.Config.AbsentWhy(y.m), d.Config.HiddenWhy(y.m, &p.choice)} {
+	for _, why := range []string{d.Config.AbsentWhy(y.m), d.Config.HiddenWhy(y.m, &p.choice), d.Config.ratesWhy(d.examples)} {
 		if why != "" {
 			d.Why = append(d.Why, why)
 		}

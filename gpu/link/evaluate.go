@@ -140,7 +140,7 @@ func (m *Model) Close() error {
 // due reports whether an epoch, counted from 1, is validated, and whether it is the last one.
 func (s *session) due(epoch int) (valid, last bool) {
 	last = epoch == s.cfg.Epochs
-	return s.cfg.EvalEvery > 0 && (last || epoch%s.cfg.EvalEvery == 0), last
+	return s.cfg.EvalEvery > 0 && (last || epoch%s.cfg.EvalEvery == 0 || s.tries() && epoch == s.trial), last
 }
 
 // evaluateTable is evaluate for a run of which no macro-batch holds the whole graph.

@@ -11,6 +11,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/run"
 	"github.com/gstore/gstore/sampler/mini"
 )
 
@@ -109,7 +110,7 @@ func failedAt(at mini.Key, err error) error {
 
 // diverged is the error of a run whose numbers are none any more.
 func (t *trainer) diverged(what string) error {
-	return fmt.Errorf("%s: the run diverged, use a smaller learning rate than %v", what, t.cfg.LR)
+	return fmt.Errorf("%s: %w: use a smaller learning rate than %v", what, run.ErrDiverged, t.cfg.LR)
 }
 
 // gradients returns those of a batch's input rows, having set the parameters', room for the sums of their columns, and when the

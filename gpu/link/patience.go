@@ -23,10 +23,11 @@ const defaultPatience = 5
 func (c *Config) patience(examples uint64) {
 	if c.Patience > 0 {
 		c.Epochs = run.EpochsMax
-		return
-	}
-	if c.Epochs = c.epochs(examples); c.Epochs > epochsLeast && c.EvalEvery > 0 && c.LRDecay < 1 {
+	} else if c.Epochs = c.epochs(examples); c.Epochs > epochsLeast && c.EvalEvery > 0 && c.LRDecay < 1 {
 		c.Patience = defaultPatience
+	}
+	if c.Patience == 0 || c.trial(examples) < trialLeast {
+		c.Rates = nil
 	}
 }
 
@@ -68,6 +69,10 @@ func (s *session) judge(r *Epoch) {
 	if r.Valid != nil && r.Valid.MRR > s.patient.BestMRR {
 		s.patient.Best, s.patient.BestMRR = r.Epoch, r.Valid.MRR
 	}
+	if s.tries() {
+		s.tried(r)
+		return
+	}
 	s.rule.Best, s.rule.Enough = s.patient.Best, s.enough(r.Epoch)
 	if !s.rule.Enough && r.Epoch >= fullRate(s.cfg.Epochs, s.cfg.decays()) {
 		s.patient.Settled, s.rule.Best = true, 0
@@ -92,45 +97,64 @@ func (s *session) spare(at run.Position) error {
 	if !s.looks() {
 		return s.table.Spare()
 	}
+	if s.tries() {
+		return nil // the beginning is spared
+	}
 	if at.Epoch != s.patient.Best || at.Within() {
 		return nil
 	}
 	return s.table.Spare(s.table.LastCheckpoint().Number)
 }
 
-// spareBest has it keep the one of the best epoch that a run goes on with.
+// spareBest has it keep the one of the best epoch that a run goes on with, and of a run that still chooses its learning rate the beginning.
 func (s *session) spareBest(ctx context.Context) error {
-	if !s.looks() || s.patient.Best == 0 {
+	epoch := s.patient.Best
+	if s.tries() {
+		epoch = 0
+	} else if !s.looks() || epoch == 0 {
 		return nil
 	}
-	best, err := s.bestCheckpoint(ctx)
+	c, err := s.checkpointOf(ctx, epoch)
 	if err != nil {
 		return err
 	}
-	return s.table.Spare(best.Number)
+	return s.table.Spare(c.Number)
 }
 
-// bestCheckpoint finds that of the best epoch among those that the table keeps.
-func (s *session) bestCheckpoint(ctx context.Context) (table.Checkpoint, error) {
+// checkpointOf finds that of the end of an epoch, 0 for the beginning, among those that the table keeps.
+func (s *session) checkpointOf(ctx context.Context, epoch int) (table.Checkpoint, error) {
 	for _, c := range s.table.Checkpoints() {
 		b, err := s.table.BlobOf(ctx, c, blobRun)
 		if err != nil {
 			return c, err
 		}
-		if p, err := decodeProgress(b); err == nil && p.Epoch == s.patient.Best && !p.Within() {
+		if p, err := decodeProgress(b); err == nil && p.Epoch == epoch && !p.Within() {
 			return c, nil
 		}
 	}
 	return table.Checkpoint{}, fmt.Errorf("train: %w: the checkpoint of epoch %d, the best one before checkpoint %d, is not kept any more: resume from another checkpoint",
-		store.ErrNotFound, s.patient.Best, s.table.LastCheckpoint().Number)
+		store.ErrNotFound, epoch, s.table.LastCheckpoint().Number)
 }
 
 // goBack makes the run one that goes on from its best epoch.
 func (s *session) goBack(ctx context.Context, dev gpu.Device) error {
-	best, err := s.bestCheckpoint(ctx)
+	best, err := s.checkpointOf(ctx, s.patient.Best)
 	if err != nil {
 		return err
 	}
+	err = s.rewind(ctx, dev, best, func() { s.cfg.Epochs = epochsOf(s.patient.Best, s.cfg.decays()) })
+	if err != nil {
+		return fmt.Errorf("train: back to epoch %d: %w", s.patient.Best, err)
+	}
+	s.patient.Settled = true
+	if s.hooks.Back != nil {
+		s.hooks.Back(s.patient.Best, s.cfg.Epochs)
+	}
+	return nil
+}
+
+// rewind makes the run one that goes on from a checkpoint, once change has said what is different this time.
+func (s *session) rewind(ctx context.Context, dev gpu.Device, to table.Checkpoint, change func()) error {
 	tried, written := s.sum, s.it.TableStats()
 	if s.next != nil {
 		s.next.wait()
@@ -139,25 +163,25 @@ func (s *session) goBack(ctx context.Context, dev gpu.Device) error {
 	if err := s.closeRun(); err != nil {
 		return err
 	}
-	if err := s.table.GoBack(ctx, best.Number); err != nil {
-		return fmt.Errorf("train: back to epoch %d: %w", s.patient.Best, err)
+	if err := s.table.GoBack(ctx, to.Number); err != nil {
+		return err
 	}
 	var model []byte
+	var err error
 	if s.from, model, err = loadProgress(ctx, s.table); err != nil {
 		return err
 	}
-	s.cfg.Epochs = epochsOf(s.patient.Best, s.cfg.decays())
+	change()
 	if err := s.prepare(ctx, dev, true); err != nil {
 		return err
 	}
 	if err := s.open(ctx, dev, model); err != nil {
 		return err
 	}
-	s.patient.Settled = true
-	s.sum.addTable(written)
 	s.sum.discard(&tried)
-	if s.hooks.Back != nil {
-		s.hooks.Back(s.patient.Best, s.cfg.Epochs)
+	s.sum.addTable(written)
+	if s.hooks.Rewind != nil {
+		s.hooks.Rewind(s.from.Epoch)
 	}
 	return nil
 }

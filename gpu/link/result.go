@@ -47,8 +47,10 @@ type Summary struct {
 	TrainLoss       float64   `json:"train_loss"` // of the last epoch
 	EpochSeconds    []float64 `json:"epoch_seconds"`
 	EpochCPUSeconds []float64 `json:"epoch_cpu_seconds"`
-	// DiscardedEpochs were trained after the best one at the full learning rate, before the run went back to that; their bytes
-	// and mini-batches are among those below.
+	// Rates are the learning rates that the run tried and chose one of, see [Config].Rates.
+	Rates []TriedRate `json:"rates,omitempty"`
+	// DiscardedEpochs were trained after the best one at the full learning rate, before the run went back to that, or to choose
+	// that rate; their bytes and mini-batches are among those below.
 	DiscardedEpochs  int              `json:"discarded_epochs,omitempty"`
 	DiscardedSeconds float64          `json:"discarded_seconds,omitempty"`
 	TotalSeconds     float64          `json:"total_seconds"`
@@ -95,6 +97,11 @@ type Hooks struct {
 	Resume func(found bool, epochs, step, batch int)
 	// Back is called when the run, which so far had no number of epochs, goes back to its best one, from 1: it has so many now.
 	Back func(best, epochs int)
+	// Rewind is called when the run goes back to the end of an epoch, or to the beginning (0): it trains the ones behind once more.
+	Rewind func(epochs int)
+	// Rate is called once a run that tried several learning rates goes on with one of them, behind so many epochs: 0 or those that it was
+	// tried for.
+	Rate func(rate float64, epochs int, tried []TriedRate)
 	// Checkpoint is called after each with its number and what it holds: finished epochs, and the
 	// step and mini-batch of the next one that come next.
 	Checkpoint func(number uint64, epochs, step, batch int)
@@ -121,6 +128,8 @@ func (s *Summary) add(r *Epoch) {
 
 // discard counts in s, that of the epoch that a run goes back to, what it had tried since.
 func (s *Summary) discard(tried *Summary) {
+	s.Rates, s.DiscardedEpochs, s.DiscardedSeconds = tried.Rates, tried.DiscardedEpochs, tried.DiscardedSeconds
+	s.CheckpointBytes, s.Checkpoints = tried.CheckpointBytes, tried.Checkpoints
 	for _, x := range tried.EpochSeconds[len(s.EpochSeconds):] {
 		s.DiscardedEpochs++
 		s.DiscardedSeconds += x

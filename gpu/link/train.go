@@ -80,8 +80,11 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 // train trains from where s.from says on, with checkpoints every so often: until the run ends, or goes back to its best epoch, and then
 // to its end.
 func (s *session) train(ctx context.Context, dev gpu.Device, every progress.Interval) error {
+	if err := s.chooseRate(ctx, dev, every); err != nil {
+		return err
+	}
 	if back := !s.from.Within() && s.enough(s.from.Epoch); !back { // as it was to when its process ended
-		diverged, err := s.trainFrom(ctx, every)
+		diverged, err := s.trainFrom(ctx, every, s.cfg.Epochs)
 		if err != nil || !diverged && !s.rule.Enough {
 			return err
 		}
@@ -95,15 +98,17 @@ func (s *session) train(ctx context.Context, dev gpu.Device, every progress.Inte
 		}
 		return s.Checkpoint(ctx, s.from.Position)
 	}
-	_, err := s.trainFrom(ctx, every)
+	_, err := s.trainFrom(ctx, every, s.cfg.Epochs)
 	return err
 }
 
-// trainFrom trains from where s.from says on. It reports whether the run diverged behind a best epoch that is kept.
-func (s *session) trainFrom(ctx context.Context, every progress.Interval) (diverged bool, err error) {
-	r := run.Run{Task: s, From: s.from.Position, Rule: run.Rule{Epochs: s.cfg.Epochs}, Clock: progress.NewClock(every), Pipeline: s.t.pipe,
-		Where: "table " + s.cfg.Table, Empty: "the store has no edges", KeepBest: s.looks(), Batch: s.hooks.Batch}
-	if s.rule = &r.Rule; s.looks() {
+// trainFrom trains from where s.from says on until so many epochs are finished. It reports whether the run diverged behind a best epoch
+// that is kept.
+func (s *session) trainFrom(ctx context.Context, every progress.Interval, epochs int) (diverged bool, err error) {
+	looks := s.looks() && !s.tries()
+	r := run.Run{Task: s, From: s.from.Position, Rule: run.Rule{Epochs: epochs}, Clock: progress.NewClock(every), Pipeline: s.t.pipe,
+		Where: "table " + s.cfg.Table, Empty: "the store has no edges", KeepBest: looks, Batch: s.hooks.Batch}
+	if s.rule = &r.Rule; looks {
 		s.rule.Best = s.patient.Best
 	}
 	err = r.Train(ctx)
@@ -143,6 +148,7 @@ type session struct {
 	sum     Summary
 	from    *position // where the run goes on
 	patient patient
+	trial   int // epochs for which a learning rate is tried, in a run that does
 	rule    *run.Rule
 	next    *nextPlan // of the epoch after the one that trains; nil: not begun
 	epoch   epoch     // in hand
@@ -221,6 +227,7 @@ func (s *session) prepare(ctx context.Context, dev gpu.Device, evaluates bool) (
 	defer func() { err = errors.Join(err, s.plan.Close()) }()
 	budget.Begin(ctx, &s.plan.Account)
 	*s.cfg = s.plan.Config
+	s.trial = s.cfg.trial(s.plan.examples)
 	if s.device, err = s.cfg.PlanDevice(ctx, s.st, dev.Info(), 0); err != nil {
 		return fmt.Errorf("train: plan for %s: %w", dev.Info().Name, err)
 	}

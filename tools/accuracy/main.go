@@ -7,6 +7,7 @@
 //	go run ./tools/accuracy -table sbm -layers 2 -fractions 8 -epochs 20 [-sbm-nodes 1000000] [-sbm-signal .5]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table link [-seeds 3] [-only DistMult]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table link-patience [-seeds 3] [-only cora]
+//	go run ./tools/accuracy -datasets /path/to/datasets -table link-rates [-seeds 3] [-only cora]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table out-of-core [-splits split] [-layers 2] [-fractions 8] [-epochs 30,100]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table causes -data fb15k-237 [-model sage] [-epochs 5] [-dim 32 -negatives 150]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table bias -o bias.svg [-partitions 8,16,32,64] [-model sage] [-epochs 8] [-seeds 3]
@@ -124,7 +125,7 @@ func main() {
 	only := flag.String("only", "", "only rows whose name contains this; default: graphs whose name contains one of these")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "processors to use")
 	asJSON := flag.Bool("json", false, "one JSON object a line")
-	table := flag.String("table", "", "default: what ingest and train do with --mem and no other flag, beside tuned runs in memory; link: link prediction in memory, by COMET and by BETA, and decoders as they are by default; link-search: validation MRR of decoders by settings, one at a time, of lines that have -only in \"DATA MODEL CHANGE\", with -dim, -negatives, -epochs N or the defaults; link-patience: what a run of links without a number of epochs gives beside one that trains all; bias: MRR against the bias of the order of examples, with a plot; out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history; causes: what the order of examples and absent neighbours cost, one at a time")
+	table := flag.String("table", "", "default: what ingest and train do with --mem and no other flag, beside tuned runs in memory; link: link prediction in memory, by COMET and by BETA, and decoders as they are by default; link-search: validation MRR of decoders by settings, one at a time, of lines that have -only in \"DATA MODEL CHANGE\", with -dim, -negatives, -epochs N or the defaults; link-patience: what a run of links without a number of epochs gives beside one that trains all; link-rates: the learning rate that such a run chooses beside those that it tries; bias: MRR against the bias of the order of examples, with a plot; out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history; causes: what the order of examples and absent neighbours cost, one at a time")
 	splits := flag.String("splits", "split,split_sparse", "out-of-core: split columns")
 	layers := flag.String("layers", "2,3", "out-of-core: layers of the model")
 	fractions := flag.String("fractions", "8,16", "out-of-core: memory holds 1 of so many nodes' features")
@@ -181,8 +182,8 @@ func main() {
 		}
 		return
 	}
-	if *table == "link-patience" {
-		if err := runPatience(ctx, *datasets, *seed, uint64(max(1, *seeds)), *only, *threads); err != nil {
+	if run := map[string]func(context.Context, string, uint64, uint64, string, int) error{"link-patience": runPatience, "link-rates": runRates}[*table]; run != nil {
+		if err := run(ctx, *datasets, *seed, uint64(max(1, *seeds)), *only, *threads); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
 			os.Exit(1)
 		}

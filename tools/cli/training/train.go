@@ -211,7 +211,8 @@ the whole graph; the best epoch's model is kept, tested, and saved with the
 store (STORE/runs) or where --save says. Link prediction reports filtered ranks
 of both ends against all nodes; the last epoch's model is the result. A run that is
 given no --epochs, and has more than 8 or a --patience, goes back to the best epoch
-once validation has not improved for so many, and on with a falling learning rate.
+once validation has not improved for so many, and on with a falling learning rate;
+given no --lr either, it tries .1 and .3 for a few epochs first, and takes the better.
 Link prediction's embeddings and their optimiser state live in the
 store, as a table: partitions of them are read, trained and written back (plan
 comet). With --features an encoder reads nodes' features, projected and added to

@@ -99,11 +99,7 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		log.goOn(found, epochs)
 		printResume(e, "table "+cmp.Or(cfg.Table, "embeddings"), found, epochs, step, batch)
 	}
-	back := hooks.Back
-	hooks.Back = func(best, epochs int) {
-		log.goOn(true, best)
-		back(best, epochs)
-	}
+	hooks.Rewind = func(epochs int) { log.goOn(true, epochs) }
 	defer showLink(e, st.Manifest(), &hooks)()
 	dev, err := command.OpenDevice(device.Options{Name: cfg.Device, Threads: cfg.Threads, MemoryBytes: cfg.DeviceMemoryBytes, MatMul: cfg.MatMul})
 	if err != nil {
@@ -195,6 +191,9 @@ func linkHooks(e *command.Env) link.Hooks {
 			Checkpoint: func(number uint64, epochs, step, batch int) {
 				e.Event("checkpoint", map[string]any{"number": number, "epochs": epochs, "step": step, "batch": batch})
 			},
+			Rate: func(lr float64, epochs int, tried []link.TriedRate) {
+				e.Event("rate", map[string]any{"lr": lr, "epochs": epochs, "tried": tried})
+			},
 			Back: func(best, epochs int) { e.Event("back", map[string]any{"best_epoch": best, "epochs": epochs}) },
 		}
 	}
@@ -209,6 +208,17 @@ func linkHooks(e *command.Env) link.Hooks {
 				mrr, hits = fmt.Sprintf("%.4f", r.Valid.MRR), fmt.Sprintf("%.4f", r.Valid.Hits10)
 			}
 			fmt.Fprintf(e.Told(), "%5d  %8.4f  %9s  %7s  %8.3f  %8.3f  %10s\n", r.Epoch, r.Loss, mrr, hits, r.Seconds, r.CPUSeconds, command.FormatSize(r.BytesRead))
+		},
+		Rate: func(lr float64, epochs int, tried []link.TriedRate) {
+			var words []string
+			for _, r := range tried {
+				words = append(words, fmt.Sprintf("%.4f with %v", r.ValidMRR, r.LR))
+			}
+			from := "from the beginning"
+			if epochs > 0 {
+				from = fmt.Sprintf("from epoch %d", epochs)
+			}
+			fmt.Fprintf(e.Told(), "learning rate %v: validation MRR was %s; on %s\n", lr, strings.Join(words, ", "), from)
 		},
 		Back: func(best, epochs int) {
 			if best == epochs {
