@@ -64,6 +64,7 @@ In a store whose ids begin with their type (customer:17), ids may leave it out w
 one type has them, or columns of ends (customer_id) and files of nodes (customer.csv) are
 called by it. A new node always says its type. Edges that say no relation are of the one
 that their file is called by (customer-bought-item.csv), or of the only one that there is.
+Lines of three fields whose second is a relation of the store are head, relation and tail.
 
 With --update, edges that the store has of the same ends and relation are replaced: weights,
 times and features of edges are INPUT's. With --delete they are taken out, whatever columns

@@ -20,7 +20,7 @@ func TestVersions(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "s")
 	clitest.MustRun(t, "ingest", in, dir, "--format", "triples")
 	clitest.MustRun(t, "train", dir, "--epochs", "1", "--dim", "4")
-	clitest.MustRun(t, "append", dir, filepath.Join(in, "more.tsv"), "--columns", "src,relation,dst", "--header", "no", "--keep-versions", "9")
+	clitest.MustRun(t, "append", dir, filepath.Join(in, "more.tsv"), "--keep-versions", "9")
 	clitest.MustRun(t, "append", dir, filepath.Join(in, "again.tsv"), "--columns", "src,relation,dst", "--header", "no", "--keep-versions", "9")
 	nodes := map[uint64]uint64{1: 3, 2: 4, 3: 5}
 	has := func(want ...uint64) {

@@ -164,6 +164,12 @@ func (s *EdgeLines) settle(t *textSample, byPlace []string) (header bool, uses [
 				t.names, table.KnownEnds(), suggestion(t, byPlace))
 		}
 	}
+	if !header && s.likeTriples(t) {
+		byPlace = triplePlaces
+		if err := s.setFields(byPlace); err != nil {
+			return false, nil, err
+		}
+	}
 	if n := len(t.names); n != len(byPlace) && t.first != 0 {
 		if n < len(byPlace) {
 			return false, nil, ingest.Inputf(where, "%d field, expected %d (%s); --delimiter says what separates them", n, len(byPlace), strings.Join(byPlace, ", "))
@@ -173,6 +179,19 @@ func (s *EdgeLines) settle(t *textSample, byPlace []string) (header bool, uses [
 	}
 	fields, _, _, _ := table.ParseFields(byPlace, table.EdgeFields)
 	return header, table.FieldUses(fields, len(t.names)), nil
+}
+
+// triplePlaces are the fields of a line of head, relation and tail.
+var triplePlaces = []string{"src", "relation", "dst"}
+
+// likeTriples reports whether the file, which does not say what its fields are, has three of which the second is a relation of the store
+// that its edges are added to.
+func (s *EdgeLines) likeTriples(t *textSample) bool {
+	if s.o.Like == nil || len(t.names) != len(triplePlaces) || table.IsNumber([]byte(t.names[1])) { // a node's id, too
+		return false
+	}
+	_, err := s.o.Like.Schema.RelationNamed(t.names[1])
+	return err == nil
 }
 
 // headerOf reports whether the first line is a header, where --columns says what fields are: it names the ends, or has
@@ -310,7 +329,7 @@ func OpenTriples(fs vfs.FS, path string, o table.Options) (ingest.Source, error)
 	if o.IDs == "" {
 		o.IDs = store.IDsStrings
 	}
-	s, err := OpenEdges(fs, train, o, []string{"src", "relation", "dst"})
+	s, err := OpenEdges(fs, train, o, triplePlaces)
 	if err != nil {
 		return nil, err
 	}
