@@ -35,7 +35,7 @@ var Axes = []Axis{
 	{"before", []string{"nothing", "hop", "partition", "precompute", "precompute-gcn", "each-relation", "append", "append-column", "update", "delete", "again"}},
 	// What is done with it.
 	{"command", []string{"train", "eval", "predict", "nearest", "resume", "plan", "export-model", "export", "walks", "partition", "ingest"}},
-	{"model", []string{"sage", "gcn", "gat", "gin", "rgcn", "rsage", "rgat", "hgt", "mlp", "distmult", "complex", "transe", "dot", "temporal"}},
+	{"model", []string{"sage", "gcn", "gat", "gin", "rgcn", "rsage", "rgat", "hgt", "mlp", "distmult", "complex", "transe", "rotate", "dot", "temporal"}},
 	{"encoder", []string{"none", "sage", "gcn", "gat"}},
 	{"inputs", []string{"default", "features", "no-embeddings"}},
 	{"layers", []string{"2", "1", "3"}},
@@ -47,7 +47,7 @@ var Axes = []Axis{
 	{"residual", []string{"no", "yes"}},
 	{"aggregator", []string{"default", "max"}},
 	{"batch", []string{"default", "1", "7"}},
-	{"epochs", []string{"2", "1"}},
+	{"epochs", []string{"2", "1", "default"}},
 	{"plan", []string{"auto", "memory", "rows", "hanoi", "trainnodes", "comet", "beta"}},
 	{"buffer", []string{"default", "1", "2"}},
 	{"sampler", []string{"uniform", "weighted", "labor", "dense", "pinsage"}},
@@ -68,7 +68,7 @@ var Axes = []Axis{
 var (
 	nodeModels     = []string{"sage", "gcn", "gat", "gin", "rgcn", "rsage", "rgat", "hgt", "mlp"}
 	relationModels = []string{"rgcn", "rsage", "rgat", "hgt"}
-	linkModels     = []string{"distmult", "complex", "transe", "dot"}
+	linkModels     = []string{"distmult", "complex", "transe", "rotate", "dot"}
 )
 
 // Task is what the case's model learns: node, link or temporal.
@@ -144,6 +144,8 @@ var Rules = slices.Concat(
 	only("loss", not("default"), "model", is(linkModels...)),
 	only("negatives", not("5"), "model", is(linkModels...)),
 	only("heads", not("default"), "model", is("gat", "rgat", "hgt")),
+	only("epochs", is("default"), "model", is(linkModels...)), // of nodes it is as many as it takes
+	only("epochs", is("default"), "batch", is("default")),
 	only("norm", not("none"), "model", is(nodeModels...)),
 	only("jumping", not("last"), "model", is(nodeModels...)),
 	only("residual", not("no"), "model", is(nodeModels...)),

@@ -144,10 +144,14 @@ func (m *model) score(a, b []float64, r int) (s float64) {
 		for k := range a {
 			s += a[k] * v[k] * b[k]
 		}
-	case "complex":
+	case "complex", "rotate":
 		for k := range n {
 			re, im := a[k]*v[k]-a[k+n]*v[k+n], a[k]*v[k+n]+a[k+n]*v[k]
-			s += re*b[k] + im*b[k+n]
+			if m.Model == "complex" {
+				s += re*b[k] + im*b[k+n]
+			} else {
+				s -= (re-b[k])*(re-b[k]) + (im-b[k+n])*(im-b[k+n])
+			}
 		}
 	case "transe":
 		for k := range a {

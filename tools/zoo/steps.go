@@ -436,7 +436,11 @@ var yielding = []string{"sampler", "precomputed", "edgeuse", "history", "absent"
 // train trains the case's model, with its budget or without. Where that is refused a plainer one is trained, until none is plainer.
 func (r *run) train(run func(args ...string) (*Outcome, error)) (*Outcome, error) {
 	for {
-		o, err := run(append(append([]string{"train", r.at("store")}, r.flags()...), "--epochs", r.c.Get("epochs"), "--json")...)
+		args := append(append([]string{"train", r.at("store")}, r.flags()...), "--json")
+		if e := r.c.Get("epochs"); e != "default" {
+			args = append(args, "--epochs", e)
+		}
+		o, err := run(args...)
 		if !errors.Is(err, errStop) || len(r.res.Found) > 0 {
 			return o, err
 		}
