@@ -181,7 +181,7 @@ func (s *session) rewind(ctx context.Context, dev gpu.Device, to table.Checkpoin
 	s.sum.discard(&tried)
 	s.sum.addTable(written)
 	if s.hooks.Rewind != nil {
-		s.hooks.Rewind(s.from.Epoch)
+		s.hooks.Rewind(*s.cfg, s.from.Epoch)
 	}
 	return nil
 }

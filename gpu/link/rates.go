@@ -112,7 +112,7 @@ func (s *session) takeRate(ctx context.Context, dev gpu.Device) error {
 		return err
 	}
 	if s.hooks.Rate != nil {
-		s.hooks.Rate(best.LR, s.from.Epoch, s.sum.Rates)
+		s.hooks.Rate(*s.cfg, s.from.Epoch, s.sum.Rates)
 	}
 	return nil
 }

@@ -33,8 +33,8 @@ func TestRates(t *testing.T) {
 		var rates []link.TriedRate
 		var rewound []int
 		r, err := trainLink(t.Context(), dir, store.Options{}, c, link.Hooks{
-			Rate:   func(_ float64, _ int, tried []link.TriedRate) { rates = tried },
-			Rewind: func(epochs int) { rewound = append(rewound, epochs) },
+			Rate:   func(_ link.Config, _ int, tried []link.TriedRate) { rates = tried },
+			Rewind: func(_ link.Config, epochs int) { rewound = append(rewound, epochs) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestRates(t *testing.T) {
 				}
 			}}
 			if broken == 1 {
-				h.Rewind = func(int) { cancel() }
+				h.Rewind = func(link.Config, int) { cancel() }
 			}
 			_, err := trainLink(ctx, dir, store.Options{}, c, h)
 			cancel()

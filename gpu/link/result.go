@@ -97,11 +97,11 @@ type Hooks struct {
 	Resume func(found bool, epochs, step, batch int)
 	// Back is called when the run, which so far had no number of epochs, goes back to its best one, from 1: it has so many now.
 	Back func(best, epochs int)
-	// Rewind is called when the run goes back to the end of an epoch, or to the beginning (0): it trains the ones behind once more.
-	Rewind func(epochs int)
-	// Rate is called once a run that tried several learning rates goes on with one of them, behind so many epochs: 0 or those that it was
-	// tried for.
-	Rate func(rate float64, epochs int, tried []TriedRate)
+	// Rewind is called when the run goes back to the end of an epoch, or to the beginning (0), and trains the ones behind once more, by c.
+	Rewind func(c Config, epochs int)
+	// Rate is called once a run that tried several learning rates goes on with one of them, c.LR, behind so many epochs: 0 or those that it
+	// was tried for.
+	Rate func(c Config, epochs int, tried []TriedRate)
 	// Checkpoint is called after each with its number and what it holds: finished epochs, and the
 	// step and mini-batch of the next one that come next.
 	Checkpoint func(number uint64, epochs, step, batch int)

@@ -55,18 +55,27 @@ func openMetrics(path, board string, resume bool) (l *metricsLog, err error) {
 
 // begin takes the store and the configuration with which a run trains. Of one that is resumed, what the file holds is known later.
 func (l *metricsLog) begin(dir string, config any) {
-	if l == nil {
-		return
-	}
-	if l.board != nil && l.failed == nil {
-		l.failed = l.board.Parameters(parameters(config))
-	}
-	if l.f == nil {
+	if l == nil || l.f == nil {
 		return
 	}
 	l.first = func() error { return l.w.Begin(dir, config) }
 	if !l.resume {
 		l.write(l.first)
+	}
+}
+
+// again is goOn for a run that goes back to the end of an epoch and on by another configuration.
+func (l *metricsLog) again(dir string, config any, epochs int) {
+	if l != nil && l.f != nil {
+		l.first = func() error { return l.w.Begin(dir, config) }
+		l.goOn(true, epochs)
+	}
+}
+
+// parameters takes the configuration of the run for TensorBoard, once it is known.
+func (l *metricsLog) parameters(config any) {
+	if l != nil && l.board != nil && l.failed == nil {
+		l.failed = l.board.Parameters(parameters(config))
 	}
 }
 

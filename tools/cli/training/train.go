@@ -366,6 +366,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 			keepUnfinished(e, c.CheckpointFile)
 		}
 		log.begin(dir, c)
+		log.parameters(c)
 		start(c)
 	}
 	defer showNode(e, st.Manifest(), &hooks)()

@@ -93,13 +93,21 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	start := hooks.Start
 	hooks.Start = func(c link.Config, why []string) {
 		log.begin(st.Dir(), c)
+		if len(c.Rates) == 0 {
+			log.parameters(c)
+		}
 		start(c, why)
 	}
 	hooks.Resume = func(found bool, epochs, step, batch int) {
 		log.goOn(found, epochs)
 		printResume(e, "table "+cmp.Or(cfg.Table, "embeddings"), found, epochs, step, batch)
 	}
-	hooks.Rewind = func(epochs int) { log.goOn(true, epochs) }
+	hooks.Rewind = func(c link.Config, epochs int) { log.again(st.Dir(), c, epochs) }
+	rate := hooks.Rate
+	hooks.Rate = func(c link.Config, epochs int, tried []link.TriedRate) {
+		log.parameters(c)
+		rate(c, epochs, tried)
+	}
 	defer showLink(e, st.Manifest(), &hooks)()
 	dev, err := command.OpenDevice(device.Options{Name: cfg.Device, Threads: cfg.Threads, MemoryBytes: cfg.DeviceMemoryBytes, MatMul: cfg.MatMul})
 	if err != nil {
@@ -191,8 +199,8 @@ func linkHooks(e *command.Env) link.Hooks {
 			Checkpoint: func(number uint64, epochs, step, batch int) {
 				e.Event("checkpoint", map[string]any{"number": number, "epochs": epochs, "step": step, "batch": batch})
 			},
-			Rate: func(lr float64, epochs int, tried []link.TriedRate) {
-				e.Event("rate", map[string]any{"lr": lr, "epochs": epochs, "tried": tried})
+			Rate: func(c link.Config, epochs int, tried []link.TriedRate) {
+				e.Event("rate", map[string]any{"lr": c.LR, "epochs": epochs, "tried": tried})
 			},
 			Back: func(best, epochs int) { e.Event("back", map[string]any{"best_epoch": best, "epochs": epochs}) },
 		}
@@ -209,7 +217,7 @@ func linkHooks(e *command.Env) link.Hooks {
 			}
 			fmt.Fprintf(e.Told(), "%5d  %8.4f  %9s  %7s  %8.3f  %8.3f  %10s\n", r.Epoch, r.Loss, mrr, hits, r.Seconds, r.CPUSeconds, command.FormatSize(r.BytesRead))
 		},
-		Rate: func(lr float64, epochs int, tried []link.TriedRate) {
+		Rate: func(c link.Config, epochs int, tried []link.TriedRate) {
 			var words []string
 			for _, r := range tried {
 				words = append(words, fmt.Sprintf("%.4f with %v", r.ValidMRR, r.LR))
@@ -218,7 +226,7 @@ func linkHooks(e *command.Env) link.Hooks {
 			if epochs > 0 {
 				from = fmt.Sprintf("from epoch %d", epochs)
 			}
-			fmt.Fprintf(e.Told(), "learning rate %v: validation MRR was %s; on %s\n", lr, strings.Join(words, ", "), from)
+			fmt.Fprintf(e.Told(), "learning rate %v: validation MRR was %s; on %s\n", c.LR, strings.Join(words, ", "), from)
 		},
 		Back: func(best, epochs int) {
 			if best == epochs {
