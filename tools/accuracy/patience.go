@@ -19,8 +19,9 @@ import (
 	"github.com/gstore/gstore/store/ingest"
 )
 
-// runPatience trains decoders with nothing given on the edges of graphs of nodes, a tenth of them to validate and a tenth to test, and
-// again with the epochs that they have at most: what patience gives and what it saves.
+// runPatience trains decoders with one learning rate and nothing else given on the edges of graphs of nodes, a tenth
+// of them to validate and a tenth to test, and again with the epochs that they have at most: what patience gives and
+// what it saves.
 func runPatience(ctx context.Context, datasets string, first, seeds uint64, only string, threads int) (err error) {
 	work, err := os.MkdirTemp("", "gstore-accuracy-")
 	if err != nil {
@@ -43,7 +44,7 @@ func runPatience(ctx context.Context, datasets string, first, seeds uint64, only
 			}
 			fmt.Printf("| %s | %d |", data, seed)
 			for _, fixed := range []bool{false, true} {
-				c := link.Config{Seed: seed, Threads: threads, Table: fmt.Sprint("table", fixed)}
+				c := link.Config{Seed: seed, Threads: threads, LR: .1, Table: fmt.Sprint("table", fixed)}
 				if fixed {
 					if c.Epochs, err = defaultEpochs(ctx, dir); err != nil {
 						return err
