@@ -182,8 +182,13 @@ func (c *Config) epochs(examples uint64) int {
 	if c.marius() {
 		return mariusEpochs
 	}
-	batches := max(1, (examples+uint64(c.BatchSize)-1)/uint64(c.BatchSize))
-	return int(min(epochsMost, max(epochsLeast, (runBatches+batches-1)/batches)))
+	return min(epochsMost, max(epochsLeast, c.epochsFor(runBatches, examples)))
+}
+
+// epochsFor is how many epochs of so many examples make so many mini-batches.
+func (c *Config) epochsFor(batches, examples uint64) int {
+	each := max(1, (examples+uint64(c.BatchSize)-1)/uint64(c.BatchSize))
+	return int((batches + each - 1) / each)
 }
 
 // What Config.Optimizer may be.

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,8 +48,12 @@ func (c *Config) tryRates(t *options.Table[Config]) {
 
 // trial is how many epochs a rate is tried for, by a run on so many examples whose number of epochs is known.
 func (c *Config) trial(examples uint64) int {
-	batches := max(1, (examples+uint64(c.BatchSize)-1)/uint64(c.BatchSize))
-	return min(max(trialLeast, int((trialBatches+batches-1)/batches)), fullRate(c.Epochs, c.decays()))
+	return min(max(trialLeast, c.epochsFor(trialBatches, examples)), fullRate(c.Epochs, c.decays()))
+}
+
+// BestRate is the one that a run chooses of those it tried, of equals the first.
+func BestRate(tried []TriedRate) TriedRate {
+	return slices.MaxFunc(tried, func(a, b TriedRate) int { return cmp.Compare(a.ValidMRR, b.ValidMRR) })
 }
 
 // tries reports whether the run still chooses its learning rate.
@@ -97,12 +102,7 @@ func (s *session) chooseRate(ctx context.Context, dev gpu.Device, every progress
 // takeRate makes the run that of the best rate. The one that was tried last need not be trained again, if it would not have gone back on
 // the way.
 func (s *session) takeRate(ctx context.Context, dev gpu.Device) error {
-	best := s.sum.Rates[0]
-	for _, r := range s.sum.Rates[1:] {
-		if r.ValidMRR > best.ValidMRR {
-			best = r
-		}
-	}
+	best := BestRate(s.sum.Rates)
 	s.cfg.Rates = nil
 	if best.LR == s.cfg.LR && s.patient.Best == s.trial && s.cfg.Patience >= s.trial {
 		if err := s.spareBest(ctx); err != nil {

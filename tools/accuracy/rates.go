@@ -52,13 +52,7 @@ func rateRow(ctx context.Context, dir, data string, c link.Config) error {
 	if err != nil {
 		return err
 	}
-	chosen := s.Rates[0]
-	for _, r := range s.Rates {
-		if r.ValidMRR > chosen.ValidMRR {
-			chosen = r
-		}
-	}
-	fmt.Printf("| %s | %d | %s | %v | %.4f |", data, c.Seed, c.Model, chosen.LR, s.TestMRR)
+	fmt.Printf("| %s | %d | %s | %v | %.4f |", data, c.Seed, c.Model, link.BestRate(s.Rates).LR, s.TestMRR)
 	for _, r := range s.Rates {
 		c.LR = r.LR
 		given, err := trainTriples(ctx, dir, c)
