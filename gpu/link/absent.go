@@ -115,7 +115,7 @@ func openAbsent(ctx context.Context, st *store.Store, c *Config) (_ *absent, err
 	return x, nil
 }
 
-// fill sets the shadow to the rows of t, of whose checkpoint the run goes on, or to new ones where t is nil. It returns the bytes read.
+// fill sets the shadow to the rows of t, with whose checkpoint the run goes on, or begins, or to new ones where t is nil. It returns the bytes read.
 func (x *absent) fill(ctx context.Context, m *store.Manifest, c *Config, t *table.Table) (read int64, err error) {
 	if t == nil {
 		const piece = 256

@@ -104,7 +104,14 @@ func createTable(ctx context.Context, st *store.Store, cfg *Config, blobs []tabl
 	if cfg.Patience > 0 { // and the best epoch's
 		o.Keep = min(o.Keep+1, table.CheckpointsMax)
 	}
-	if !cfg.NoEmbeddings {
+	switch {
+	case cfg.NoEmbeddings:
+	case cfg.Begin != nil:
+		var err error
+		if o.From, err = cfg.Begin.rows(st, cfg); err != nil {
+			return nil, err
+		}
+	default:
 		o.Init = InitRows(cfg.Seed, cfg.Dim, embeddingScale)
 	}
 	t, err := table.Create(ctx, st, o)

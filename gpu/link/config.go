@@ -136,6 +136,10 @@ type Config struct {
 	Resume         bool   `json:"-" resume:"free"`
 	FromCheckpoint uint64 `json:"-" resume:"free"`
 
+	// From names the table that the run begins with, for the record; "": new embeddings and parameters. Begin is what it holds.
+	From  string `json:"from,omitempty" resume:"free"`
+	Begin *Begin `json:"-" resume:"free"`
+
 	// Given names fields, by their JSON names, that the caller set: a run that is resumed is held to them though they
 	// be zero.
 	Given []string `json:"-" resume:"free"`

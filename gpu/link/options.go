@@ -91,6 +91,10 @@ func modelOptions() []option {
 			Default: nn.DistMult, Values: options.Words(nn.Decoders()...),
 		},
 		{
+			Field: func(c *Config) any { return &c.From }, Group: options.Checkpoints,
+			Otherwise: "new parameters",
+		},
+		{
 			Field: func(c *Config) any { return &c.Features }, Group: options.Data,
 			Otherwise: "none",
 		},
@@ -209,7 +213,7 @@ func learningOptions() []option {
 		},
 		{
 			Field: func(c *Config) any { return &c.Epochs }, Group: options.Optimiser, Values: options.AtLeast(1),
-			Otherwise: fmt.Sprintf("at most as many as make %d mini-batches, but %d to %d; with an encoder, dot or --preset marius %d",
+			Otherwise: fmt.Sprintf("at most as many as make %d mini-batches, but %d to %d; with an encoder, dot or --preset marius %d; with --from a third of these, %[2]d at least",
 				runBatches, epochsLeast, epochsMost, mariusEpochs),
 		},
 		{
@@ -259,8 +263,14 @@ func learningOptions() []option {
 		},
 		{
 			Field: func(c *Config) any { return &c.LRDecay }, Group: options.LinkPrediction, Level: options.Expert,
-			Help:    "share of the run, at its end, in which the learning rate falls linearly to 0; 0: it never falls",
-			Default: .5, Zero: "-1", Values: options.AtMost(0, 1).Or(noDecay, "never"),
+			Help: "share of the run, at its end, in which the learning rate falls linearly to 0; 0: it never falls",
+			Default: func(c *Config) any {
+				if c.begins() {
+					return 1.
+				}
+				return .5
+			},
+			Otherwise: "0.5, with --from and without --patience 1", Zero: "-1", Values: options.AtMost(0, 1).Or(noDecay, "never"),
 		},
 		{
 			Field: func(c *Config) any { return &c.Loss }, Group: options.LinkPrediction, Level: options.Expert,

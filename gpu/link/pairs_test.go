@@ -30,7 +30,7 @@ func TestPairs(t *testing.T) {
 			"negatives-from": {link.FromAnswers, link.FromMixed}, "remove-batch-edges": {false, true},
 			"keep-batch-edges": {.3}, "absent": {link.AbsentShadow, link.AbsentIgnore},
 			"plan": {"comet", "beta", "memory"}, "buffer": {4}, "logical": {4}, "mem": {int64(1 << 20), int64(1 << 30)},
-			"table": {"other"}, "io-engine": {"mmap"}, "device": {"host"}, "device-mem": {int64(1 << 30)},
+			"table": {"other"}, "from": {}, "io-engine": {"mmap"}, "device": {"host"}, "device-mem": {int64(1 << 30)},
 			"matmul": {"exact"}, "device-cache": {"tracker", "lookahead", "none"}, "device-window": {3}, "threads": {1},
 			"checkpoint-every": {"0"}, "keep-checkpoints": {2}, "resume": {true}, "from-checkpoint": {uint64(1)},
 		},

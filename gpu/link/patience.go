@@ -23,6 +23,8 @@ const defaultPatience = 5
 func (c *Config) patience(examples uint64) {
 	if c.Patience > 0 {
 		c.Epochs = run.EpochsMax
+	} else if c.begins() {
+		c.Epochs = max(epochsLeast, c.epochs(examples)/beginShare)
 	} else if c.Epochs = c.epochs(examples); c.Epochs > epochsLeast && c.EvalEvery > 0 && c.LRDecay < 1 {
 		c.Patience = defaultPatience
 	}

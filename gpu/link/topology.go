@@ -77,16 +77,10 @@ func openTopology(ctx context.Context, st *store.Store) (_ *topology, err error)
 	return t, err
 }
 
-// edges calls f with internal ids and relation of every edge, ordered by partition of the destination, partition of the source,
-// destination, source.
-func (t *topology) edges(ctx context.Context, st *store.Store, f func(dst, src uint32, relation uint16)) (err error) {
+// edges is eachEdge of the whole store, and counts what is read.
+func (t *topology) edges(ctx context.Context, st *store.Store, f func(dst, src uint32, relation uint16)) error {
 	m := st.Manifest()
-	var columns []*store.ColumnInfo
-	if len(m.Schema.Relations) > 1 {
-		columns = m.ColumnsOf(store.RoleRelation)
-	}
-	stripes := st.ReadStripes(columns, stripeLimit(m), 0)
-	defer func() { err = errors.Join(err, stripes.Close()) }()
+	columns := relationColumns(m)
 	for j := range m.Partitions {
 		_, x, err := st.Files().Topology(store.PartitionID(j))
 		if err != nil {
@@ -100,7 +94,34 @@ func (t *topology) edges(ctx context.Context, st *store.Store, f func(dst, src u
 			}
 			t.read += blocks.AlignUp(x.Length)
 		}
-		err = stripes.Stripe(ctx, store.PartitionID(j), 0, len(m.Partitions), func(b *store.BucketPart) error {
+	}
+	return eachEdge(ctx, st, 0, len(m.Partitions), func(dst, src uint32, relation uint16) error {
+		f(dst, src, relation)
+		return nil
+	})
+}
+
+// relationColumns are the columns that say of what relation an edge is, where there are several.
+func relationColumns(m *store.Manifest) []*store.ColumnInfo {
+	if len(m.Schema.Relations) > 1 {
+		return m.ColumnsOf(store.RoleRelation)
+	}
+	return nil
+}
+
+// eachEdge calls f with internal ids and relation of every edge with an end in partitions lo ≤ p < hi, ordered by partition of the
+// destination, partition of the source, destination, source.
+func eachEdge(ctx context.Context, st *store.Store, lo, hi int, f func(dst, src uint32, relation uint16) error) (err error) {
+	m := st.Manifest()
+	columns := relationColumns(m)
+	stripes := st.ReadStripes(columns, stripeLimit(m), 0)
+	defer func() { err = errors.Join(err, stripes.Close()) }()
+	for j := range m.Partitions {
+		first, last := lo, hi
+		if j >= lo && j < hi {
+			first, last = 0, len(m.Partitions)
+		}
+		err := stripes.Stripe(ctx, store.PartitionID(j), first, last, func(b *store.BucketPart) error {
 			to, from := m.Partitions[b.Dst], m.Partitions[b.Src]
 			if err := b.Check(); err != nil {
 				return err
@@ -116,7 +137,9 @@ func (t *topology) edges(ctx context.Context, st *store.Store, f func(dst, src u
 						return err
 					}
 				}
-				f(uint32(to.First)+dst, uint32(from.First)+src, relation)
+				if err := f(uint32(to.First)+dst, uint32(from.First)+src, relation); err != nil {
+					return err
+				}
 				k++
 			}
 			return nil

@@ -49,6 +49,11 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 		return nil, err
 	}
 	cpu := usage.CPUSeconds()
+	if s.table == nil && cfg.From != "" {
+		if err := cfg.Begin.check(&cfg, m); err != nil {
+			return nil, fmt.Errorf("train: begin with table %s: %w", cfg.From, err)
+		}
+	}
 	if err := s.prepare(ctx, dev, true); err != nil {
 		return nil, err
 	}
@@ -172,6 +177,9 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 		}
 	} else {
 		s.from = &position{Config: *s.cfg}
+		if err := s.begin(ctx, m); err != nil {
+			return err
+		}
 		blobs, err := s.t.blobs(ctx, s.from)
 		if err != nil {
 			return err
@@ -210,7 +218,7 @@ func (s *session) openAbsent(ctx context.Context, m *store.Manifest, resumes boo
 	}
 	s.t.choose()
 	from := s.table
-	if !resumes {
+	if !resumes && s.cfg.Begin == nil {
 		from = nil
 	}
 	read, err := s.t.absent.fill(ctx, m, s.cfg, from)

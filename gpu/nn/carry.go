@@ -2,9 +2,12 @@ package nn
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/gstore/gstore/blocks"
 )
 
 // Carry returns the parameters, as [Params.Save] writes them, with which a model of description c begins where another one ended: saved, of
@@ -46,4 +49,57 @@ func meanRows(p Parameter, n int) (rows []byte) {
 		}
 	}
 	return rows
+}
+
+// Carry returns the state, as [Params.SaveState] writes it, with which a model of description c begins where another one ended: saved, of
+// description from, has the values, and those of its optimiser too if steps is set; relations that came since are as in fresh, that of a new
+// model of c. An error says which parameter has another shape.
+func (c *LinkConfig) Carry(from *LinkConfig, saved, fresh []byte, steps bool) ([]byte, error) {
+	was, err := from.parametersOf(saved)
+	if err != nil {
+		return nil, err
+	}
+	state := slices.Clone(fresh)
+	is, err := c.parametersOf(state)
+	if err != nil {
+		return nil, err
+	}
+	ranges := 1
+	if steps {
+		copy(state[:8], saved)
+		ranges = len(is)
+	}
+	for r := range ranges {
+		for _, p := range is[r] {
+			k := slices.IndexFunc(was[r], func(q Parameter) bool { return q.Name == p.Name })
+			grows := p.Name == relationsParam && from.Relations < c.Relations
+			if k < 0 || was[r][k].Cols != p.Cols || was[r][k].Rows != p.Rows && !grows {
+				return nil, fmt.Errorf("nn: the model to begin with has no %s of [%d×%d]", p.Name, p.Rows, p.Cols)
+			}
+			values := was[r][k].Values
+			copy(p.Values, values[:len(values)/2])
+			copy(p.Values[len(p.Values)/2:], values[len(values)/2:]) // of inverse relations, which lie behind the others
+		}
+		if len(is[r]) != len(was[r]) {
+			return nil, fmt.Errorf("nn: the model to begin with has %d parameters, expected %d", len(was[r]), len(is[r]))
+		}
+	}
+	return state, nil
+}
+
+// RelationVectors returns the vectors of relations and, behind them, of inverse relations, [2·Relations × Dim], in what [Params.SaveState]
+// wrote of a model of this description; nil without.
+func (c *LinkConfig) RelationVectors(state []byte) ([]float32, error) {
+	ps, err := c.Parameters(state)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range ps {
+		if p.Name == relationsParam {
+			x := make([]float32, p.Rows*p.Cols)
+			copy(blocks.Bytes(x), p.Values)
+			return x, nil
+		}
+	}
+	return nil, nil
 }

@@ -87,6 +87,45 @@ func (d *Decoder) Query(p *Pass, a, r gpu.Tensor) gpu.Tensor {
 	return out
 }
 
+// Distances reports whether scores are distances, not products.
+func (d *Decoder) Distances() bool { return d.distances() }
+
+// Ask adds to sum the query of a known end a and its relation's vector r, nil without relations, [dim] each, on the host.
+func (d *Decoder) Ask(sum, a, r []float32) {
+	half := d.dim / 2
+	for i, x := range a {
+		switch {
+		case d.name == DistMult:
+			x *= r[i]
+		case d.name == TransE:
+			x += r[i]
+		case d.complex() && i < half:
+			x = x*r[i] - a[half+i]*r[half+i]
+		case d.complex():
+			x = a[i-half]*r[i] + x*r[i-half]
+		}
+		sum[i] += x
+	}
+}
+
+// Answer makes the sum of n queries, of [Decoder.Ask], a vector that scores well with them: by distance their mean, else their direction, of
+// which square is the square of the length.
+func (d *Decoder) Answer(sum []float32, n int, square float64) {
+	by := 1 / float64(n)
+	if !d.distances() {
+		is := 0.
+		for _, x := range sum {
+			is += float64(x) * float64(x)
+		}
+		if by = 0; is > 0 {
+			by = math.Sqrt(square / is)
+		}
+	}
+	for i, x := range sum {
+		sum[i] = float32(float64(x) * by)
+	}
+}
+
 // QueryBackward adds the gradients of a and r, given that of Query's result, to da and dr.
 func (d *Decoder) QueryBackward(p *Pass, a, r, dq, da, dr gpu.Tensor) {
 	q := p.Queue

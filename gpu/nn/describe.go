@@ -33,16 +33,28 @@ func (c *Config) Parameters(saved []byte) ([]Parameter, error) {
 
 // Parameters cuts what [Params.SaveState] wrote of a model of this description into its parameters.
 func (c *LinkConfig) Parameters(state []byte) ([]Parameter, error) {
-	p, err := c.declare(nil)
+	all, err := c.parametersOf(state)
 	if err != nil {
 		return nil, err
 	}
-	p.params.place()
-	const head = 16 // of SaveState
-	if want := head + 4*len(savedRanges)*p.params.rows; len(state) != want || binary.LittleEndian.Uint64(state[8:]) != uint64(p.params.rows) {
-		return nil, fmt.Errorf("nn: the state of parameters is %d bytes, expected %d: the model has other shapes", len(state), want)
+	return all[0], nil
+}
+
+// parametersOf is Parameters of each of the ranges that are saved: values first, then what the optimiser keeps of them.
+func (c *LinkConfig) parametersOf(state []byte) (all [len(savedRanges)][]Parameter, err error) {
+	p, err := c.declare(nil)
+	if err != nil {
+		return all, err
 	}
-	return p.params.cut(func(i int) int { return head + 4*p.params.specs[i].at }, state), nil
+	p.params.place()
+	rows := p.params.rows
+	if want := stateHead + 4*len(savedRanges)*rows; len(state) != want || binary.LittleEndian.Uint64(state[8:]) != uint64(rows) {
+		return all, fmt.Errorf("nn: the state of parameters is %d bytes, expected %d: the model has other shapes", len(state), want)
+	}
+	for r := range all {
+		all[r] = p.params.cut(func(i int) int { return stateHead + 4*(r*rows+p.params.specs[i].at) }, state)
+	}
+	return all, nil
 }
 
 // ParamBytes is the device memory of the parameters of a model of this valid description, their gradients and optimiser state.

@@ -129,6 +129,9 @@ type LinkModel struct {
 	known gpu.Tensor // features [n × columns], of the pass between Encode and EncodeBackward
 }
 
+// relationsParam is the name of the relations' vectors.
+const relationsParam = "relations"
+
 // normal draws from N(0, 1): how relations start (docs/design.md, "gpu/nn").
 func normal(r *keyed.Rand) float32 { return float32(r.Normal()) }
 
@@ -198,7 +201,7 @@ func (c *LinkConfig) declare(dev gpu.Device) (_ *LinkModel, err error) {
 	}
 	m.encoder = c.encoder(m.params)
 	if m.decoder.Relations() {
-		m.relations = m.params.Add("relations", 2*c.Relations, c.Dim, normal)
+		m.relations = m.params.Add(relationsParam, 2*c.Relations, c.Dim, normal)
 	}
 	if columns := c.featureColumns(); columns > 0 {
 		m.project = m.params.Add("input.weight", columns, c.Dim, fanIn(columns))

@@ -11,6 +11,9 @@ import (
 // savedRanges are what a run goes on from; gradients are made anew.
 var savedRanges = [...]int{rangeValue, rangeM, rangeV, rangeBest}
 
+// stateHead is what SaveState writes before the ranges.
+const stateHead = 16
+
 // SaveState returns everything that training goes on from: values, the
 // optimiser's moments, the values last kept and the number of steps. It is
 // little-endian: u64 steps, u64 floats a range, then the ranges.
@@ -28,7 +31,7 @@ func (p *Params) SaveStateInto(ctx context.Context, q *gpu.Queue, out []byte) ([
 	binary.LittleEndian.PutUint64(out, uint64(p.steps))
 	binary.LittleEndian.PutUint64(out[8:], uint64(p.rows))
 	for i, r := range savedRanges {
-		q.Download(out[16+4*i*p.rows:][:4*p.rows], p.whole(r))
+		q.Download(out[stateHead+4*i*p.rows:][:4*p.rows], p.whole(r))
 	}
 	if err := q.Sync(ctx); err != nil {
 		return nil, fmt.Errorf("nn: save the state of parameters: %w", err)
@@ -43,7 +46,7 @@ func (p *Params) LoadState(ctx context.Context, q *gpu.Queue, b []byte) error {
 	}
 	p.steps = int(binary.LittleEndian.Uint64(b))
 	for i, r := range savedRanges {
-		q.Upload(p.whole(r), b[16+4*i*p.rows:][:4*p.rows])
+		q.Upload(p.whole(r), b[stateHead+4*i*p.rows:][:4*p.rows])
 	}
 	if err := q.Sync(ctx); err != nil {
 		return fmt.Errorf("nn: load the state of parameters: %w", err)
@@ -52,7 +55,7 @@ func (p *Params) LoadState(ctx context.Context, q *gpu.Queue, b []byte) error {
 }
 
 // stateBytes is the size of what SaveState writes.
-func (p *Params) stateBytes() int64 { return 16 + 4*int64(len(savedRanges))*int64(p.rows) }
+func (p *Params) stateBytes() int64 { return stateHead + 4*int64(len(savedRanges))*int64(p.rows) }
 
 // Shape is the name and shape of a parameter, as model files say it.
 type Shape struct {

@@ -15,6 +15,11 @@ import (
 // [Table.Verify] first, and of a table that is open beside a run [Table.Standing] last. It is for readers that want rows in another order than the
 // partitions'.
 func (t *Table) ReadRows(ctx context.Context, p store.PartitionID, first uint64, rows []byte) error {
+	return t.readRows(ctx, p, 0, first, rows)
+}
+
+// readRows is ReadRows of any plane.
+func (t *Table) readRows(ctx context.Context, p store.PartitionID, plane int, first uint64, rows []byte) error {
 	t.mu.Lock()
 	if t.closed || int(p) >= len(t.current) {
 		defer t.mu.Unlock()
@@ -35,5 +40,5 @@ func (t *Table) ReadRows(ctx context.Context, p store.PartitionID, first uint64,
 	if len(rows) == 0 {
 		return ctx.Err()
 	}
-	return t.engine.Do(ctx, []blockio.Request{{File: t.file, Offset: t.layout.Offset(p, 0, slot) + from, Buf: rows}}, nil)
+	return t.engine.Do(ctx, []blockio.Request{{File: t.file, Offset: t.layout.Offset(p, plane, slot) + from, Buf: rows}}, nil)
 }

@@ -36,6 +36,8 @@ type Options struct {
 	// Init sets the first embeddings of consecutive nodes from first on, Dim elements each; nil: zeros.
 	// It should depend on ids alone, so that what partitions there are does not matter.
 	Init func(first store.NodeID, rows []float32)
+	// From, if not nil, is a table whose rows this one begins with, instead of Init.
+	From *From
 	// Some, if not nil, makes a table of some of the nodes, instead of Init.
 	Some *Some
 	// Keep is how many checkpoints are kept, 0 = 1: the file has a slot for each and one to
@@ -54,7 +56,7 @@ type Options struct {
 	// Beside has Open, with ReadOnly, take a table that is being trained, too. Its last checkpoint is read, which stands until the run has
 	// made others; then what is read may be [ErrOvertaken].
 	Beside bool
-	// AnyVersion has Open, with ReadOnly, take a table of another version of the store, too: only its blobs may be read then.
+	// AnyVersion has Open, with ReadOnly, take a table of another version of the store, too: its rows are of that version's nodes.
 	AnyVersion bool
 	// LockTimeout is how long to wait for readers that are opening the store; 0 = 30 s.
 	LockTimeout time.Duration
@@ -144,6 +146,11 @@ func Create(ctx context.Context, s *store.Store, o Options) (_ *Table, err error
 	if err := t.makeLayout(s.Manifest(), o.Some); err != nil {
 		return nil, err
 	}
+	if o.From != nil {
+		if err := o.From.check(ctx, &o); err != nil {
+			return nil, err
+		}
+	}
 	// The record comes first: a sweep spares the file it names.
 	if err := t.update(ctx, 0, math.MaxUint64, func(m *meta.DB) ([]meta.Entry, error) {
 		var old meta.TableRecord
@@ -164,7 +171,7 @@ func Create(ctx context.Context, s *store.Store, o Options) (_ *Table, err error
 	}); err != nil {
 		return nil, err
 	}
-	sums, err := t.createFile(s.Manifest(), &o)
+	sums, err := t.createFile(ctx, s.Manifest(), &o)
 	if err != nil {
 		return nil, err
 	}
@@ -221,8 +228,8 @@ func (t *Table) checkRoom() error {
 	return nil
 }
 
-func (t *Table) createFile(m *store.Manifest, o *Options) (sums [][]uint32, err error) {
-	sums, err = blocks.CreateEmbedding(t.env.FS, t.env.DataPath(t.record.File), t.layout, func(p store.PartitionID, plane int, row uint64, b []byte) error {
+func (t *Table) createFile(ctx context.Context, m *store.Manifest, o *Options) (sums [][]uint32, err error) {
+	fill := func(p store.PartitionID, plane int, row uint64, b []byte) error {
 		if plane > 0 || o.Some == nil && o.Init == nil {
 			clear(b)
 			return nil
@@ -236,7 +243,11 @@ func (t *Table) createFile(m *store.Manifest, o *Options) (sums [][]uint32, err 
 			o.Init(m.Partitions[p].First+store.NodeID(row), x)
 		}
 		return err
-	})
+	}
+	if o.From != nil {
+		fill = newFiller(ctx, o.From, t.layout.Nodes).fill
+	}
+	sums, err = blocks.CreateEmbedding(t.env.FS, t.env.DataPath(t.record.File), t.layout, fill)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@
 //	go run ./tools/accuracy -datasets /path/to/datasets -table link [-seeds 3] [-only DistMult]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table link-patience [-seeds 3] [-only cora]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table link-rates [-seeds 3] [-only cora]
+//	go run ./tools/accuracy -datasets /path/to/datasets -table link-from [-seeds 3] [-only cora]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table out-of-core [-splits split] [-layers 2] [-fractions 8] [-epochs 30,100]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table causes -data fb15k-237 [-model sage] [-epochs 5] [-dim 32 -negatives 150]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table bias -o bias.svg [-partitions 8,16,32,64] [-model sage] [-epochs 8] [-seeds 3]
@@ -125,7 +126,7 @@ func main() {
 	only := flag.String("only", "", "only rows whose name contains this; default: graphs whose name contains one of these")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "processors to use")
 	asJSON := flag.Bool("json", false, "one JSON object a line")
-	table := flag.String("table", "", "default: what ingest and train do with --mem and no other flag, beside tuned runs in memory; link: link prediction in memory, by COMET and by BETA, and decoders as they are by default; link-search: validation MRR of decoders by settings, one at a time, of lines that have -only in \"DATA MODEL CHANGE\", with -dim, -negatives, -epochs N or the defaults; link-patience: what a run of links without a number of epochs gives beside one that trains all; link-rates: the learning rate that such a run chooses beside those that it tries; bias: MRR against the bias of the order of examples, with a plot; out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history; causes: what the order of examples and absent neighbours cost, one at a time")
+	table := flag.String("table", "", "default: what ingest and train do with --mem and no other flag, beside tuned runs in memory; link: link prediction in memory, by COMET and by BETA, and decoders as they are by default; link-search: validation MRR of decoders by settings, one at a time, of lines that have -only in \"DATA MODEL CHANGE\", with -dim, -negatives, -epochs N or the defaults; link-patience: what a run of links without a number of epochs gives beside one that trains all; link-rates: the learning rate that such a run chooses beside those that it tries; link-from: what a run gives that begins with the embeddings of one on nine tenths of the edges, beside a new one; bias: MRR against the bias of the order of examples, with a plot; out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history; causes: what the order of examples and absent neighbours cost, one at a time")
 	splits := flag.String("splits", "split,split_sparse", "out-of-core: split columns")
 	layers := flag.String("layers", "2,3", "out-of-core: layers of the model")
 	fractions := flag.String("fractions", "8,16", "out-of-core: memory holds 1 of so many nodes' features")
@@ -182,7 +183,7 @@ func main() {
 		}
 		return
 	}
-	if run := map[string]func(context.Context, string, uint64, uint64, string, int) error{"link-patience": runPatience, "link-rates": runRates}[*table]; run != nil {
+	if run := map[string]func(context.Context, string, uint64, uint64, string, int) error{"link-patience": runPatience, "link-rates": runRates, "link-from": runFrom}[*table]; run != nil {
 		if err := run(ctx, *datasets, *seed, uint64(max(1, *seeds)), *only, *threads); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
 			os.Exit(1)

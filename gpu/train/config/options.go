@@ -138,7 +138,7 @@ func modelOptions() []option {
 		{
 			Field: func(c *Config) any { return &c.From }, Group: options.Checkpoints,
 			Help: "begin with a trained model's parameters: the number of a run of this store, best for the best one, or a model file, of a store " +
-				"alike; options of model and optimiser are that run's, unless they are given",
+				"alike; of links a table of embeddings, also of an earlier version; options of model and optimiser are that run's, unless they are given",
 			Otherwise: "new parameters",
 		},
 		{

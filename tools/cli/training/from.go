@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/options"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
@@ -49,4 +50,36 @@ func beginWith(ctx context.Context, e *command.Env, st *store.Store, c *config.C
 		fmt.Fprintf(e.Told(), "begins with the model of %s: %s of %s\n", which, c.Model, options.Count(c.Layers, "layer"))
 	}
 	return nil
+}
+
+// beginLinkWith has a run of links begin with the model that --from names, and says so; the run's table is another one. It returns what to
+// call once the run has begun.
+func beginLinkWith(ctx context.Context, e *command.Env, st *store.Store, c *link.Config) (done func() error, err error) {
+	if c.From == "" {
+		return func() error { return nil }, nil
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("--from %s: %w", c.From, err)
+		}
+	}()
+	name, which, err := models.FindTable(ctx, st, c.From)
+	if err != nil {
+		return nil, err
+	}
+	if c.Table == "" {
+		c.Table = models.NextTable(name, st.Manifest().Version)
+	}
+	if c.Table == name {
+		return nil, command.Usagef("table %s is what the run begins with: name another one for what comes of it, with --table NAME", name)
+	}
+	b, err := link.OpenBegin(ctx, st, name)
+	if err != nil {
+		return nil, err
+	}
+	c.BeginWith(b)
+	if !e.JSON {
+		fmt.Fprintf(e.Told(), "begins with the model of %s: %s of %s; its table is %s\n", which, c.Model, options.Count(b.Epochs, "epoch"), c.Table)
+	}
+	return b.Close, nil
 }

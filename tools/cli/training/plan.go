@@ -157,6 +157,11 @@ func (o *planOptions) decide(ctx context.Context, e *command.Env, s *store.Store
 		return p, err
 	}
 	if links {
+		done, err := beginLinkWith(ctx, e, s, &o.link)
+		if err != nil {
+			return p, err
+		}
+		defer func() { err = errors.Join(err, done()) }()
 		c, err := o.linkConfig()
 		if err != nil {
 			return p, err

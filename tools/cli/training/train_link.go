@@ -56,6 +56,11 @@ func setLinkModel(c *link.Config, model string) error {
 
 // runTrainLink trains embeddings, prints and records the run.
 func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *trainOptions) (err error) {
+	done, err := beginLinkWith(ctx, e, st, &o.link)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
 	cfg, err := o.linkConfig()
 	if err != nil {
 		return err
