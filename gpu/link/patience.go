@@ -11,10 +11,11 @@ import (
 )
 
 // A run without a number of epochs has patience: it trains at the full learning rate until validation has not improved for
-// Config.Patience epochs, or that rate's share of the run is over. In the first case it goes back to the best epoch, of which the table
-// kept a checkpoint, and on from there as a run whose learning rate begins to fall at that epoch: its result is to the bit that of a run
-// which was given as many epochs. Embeddings of a graph that is small for them learn it by heart at the full rate, and no falling one
-// brings back what that lost (docs/accuracy.md, "Link prediction").
+// Config.Patience epochs, or that rate's share of the run is over. In the first case it goes back to the best epoch, of which the
+// table kept a checkpoint, and on from there as a run whose learning rate begins to fall at that epoch: its result is to the bit that
+// of a run which was given as many epochs. Embeddings of a graph that is small for them learn it by heart at the full rate, and no
+// falling one brings back what that lost (docs/accuracy.md, "Link prediction"). Epochs before those for which a learning rate is tried
+// count for nothing: of a few mini-batches validation is noise, and TransE's is at its start.
 
 // defaultPatience is the default of Config.Patience where a run has more epochs by default than [epochsLeast].
 const defaultPatience = 5
@@ -68,7 +69,7 @@ func (s *session) judge(r *Epoch) {
 	if !s.looks() {
 		return
 	}
-	if r.Valid != nil && r.Valid.MRR > s.patient.BestMRR {
+	if r.Valid != nil && r.Epoch >= s.trial && r.Valid.MRR > s.patient.BestMRR {
 		s.patient.Best, s.patient.BestMRR = r.Epoch, r.Valid.MRR
 	}
 	if s.tries() {

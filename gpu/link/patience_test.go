@@ -29,8 +29,8 @@ func TestPatience(t *testing.T) {
 	for _, x := range []struct {
 		plan  string
 		never bool
-		epoch int // the best
-	}{{"memory", false, 5}, {"memory", true, 5}, {"comet", false, 3}} {
+		epoch int // the best from the 7th on, the first behind 200 mini-batches: the 5th and the 3rd were better than those before
+	}{{"memory", false, 8}, {"memory", true, 8}, {"comet", false, 10}} {
 		dir, c := tripleStore(t, 8), patientRun(x.plan)
 		if x.never {
 			c.LRDecay = -1

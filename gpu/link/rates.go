@@ -99,12 +99,11 @@ func (s *session) chooseRate(ctx context.Context, dev gpu.Device, every progress
 	return nil
 }
 
-// takeRate makes the run that of the best rate. The one that was tried last need not be trained again, if it would not have gone back on
-// the way.
+// takeRate makes the run that of the best rate. The one that was tried last need not be trained again: no run goes back that early.
 func (s *session) takeRate(ctx context.Context, dev gpu.Device) error {
 	best := BestRate(s.sum.Rates)
 	s.cfg.Rates = nil
-	if best.LR == s.cfg.LR && s.patient.Best == s.trial && s.cfg.Patience >= s.trial {
+	if best.LR == s.cfg.LR && s.patient.Best == s.trial {
 		if err := s.spareBest(ctx); err != nil {
 			return err
 		}

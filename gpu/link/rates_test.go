@@ -26,7 +26,7 @@ func TestRates(t *testing.T) {
 		{"memory", []float64{.003, .03}, .03, 9, 7},
 		{"memory", []float64{.1, .003}, .1, 4, 14},
 		{"memory", []float64{.1, 1e30}, .1, 4, -1},
-		{"comet", []float64{.003, .3}, .3, 2, 14},
+		{"comet", []float64{.003, .3}, .3, 2, 7},
 	} {
 		dir, c := tripleStore(t, 8), patientRun(x.plan)
 		c.LR, c.Rates, c.Patience, c.Table = 0, x.rates, x.patience, "tried"
