@@ -34,7 +34,7 @@ var Axes = []Axis{
 	{"normalize", []string{"no", "yes"}},
 	{"before", []string{"nothing", "hop", "partition", "precompute", "precompute-gcn", "each-relation", "append", "append-column", "update", "delete", "again"}},
 	// What is done with it.
-	{"command", []string{"train", "eval", "predict", "nearest", "resume", "plan", "export-model", "export", "walks", "partition", "ingest"}},
+	{"command", []string{"train", "eval", "predict", "nearest", "resume", "from", "plan", "export-model", "export", "walks", "partition", "ingest"}},
 	{"model", []string{"sage", "gcn", "gat", "gin", "rgcn", "rsage", "rgat", "hgt", "mlp", "distmult", "complex", "transe", "rotate", "dot", "temporal"}},
 	{"encoder", []string{"none", "sage", "gcn", "gat"}},
 	{"inputs", []string{"default", "features", "no-embeddings"}},
@@ -144,6 +144,7 @@ var Rules = slices.Concat(
 	only("loss", not("default"), "model", is(linkModels...)),
 	only("negatives", not("5"), "model", is(linkModels...)),
 	only("heads", not("default"), "model", is("gat", "rgat", "hgt")),
+	only("command", is("from"), "model", is(linkModels...)), // of nodes: tools/cli/training/from_test.go
 	only("epochs", is("default"), "model", is(linkModels...)), // of nodes it is as many as it takes
 	only("epochs", is("default"), "batch", is("default")),
 	only("norm", not("none"), "model", is(nodeModels...)),

@@ -52,6 +52,11 @@ func (r *run) command() error {
 	if err := r.checked("losses", o.Args, finite(o.Stdout, r.c.Is("values", "large"))); err != nil {
 		return err
 	}
+	if r.c.Is("command", "from") {
+		if o, err = r.from(o); err != nil {
+			return err
+		}
+	}
 	if r.c.Task() != "temporal" && !r.c.Is("command", "train", "eval") {
 		if err := r.eval(r.must); err != nil {
 			return err
@@ -63,6 +68,8 @@ func (r *run) command() error {
 	switch r.c.Get("command") {
 	case "resume":
 		return r.otherThreads(o)
+	case "from": // it was evaluated
+		return nil
 	case "train":
 		if r.c.Task() != "temporal" {
 			return r.eval(r.must)
@@ -81,6 +88,28 @@ func (r *run) command() error {
 	}
 	return fmt.Errorf("zoo: no command %s", r.c.Get("command"))
 }
+
+// from trains a run that begins with the table of the first one, which it drops.
+func (r *run) from(first *Outcome) (*Outcome, error) {
+	args := []string{"train", first.Args[1], "--from", firstTable, "--epochs", "1", "--table", "embeddings", "--json"}
+	for _, flag := range []string{"--threads", "--plan", "--buffer", "--device", "--eval-every"} {
+		if value := FlagOf(first.Args, flag); value != "" {
+			args = append(args, flag, value)
+		}
+	}
+	o, err := r.budgeted(args...)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.checked("losses", o.Args, finite(o.Stdout, r.c.Is("values", "large"))); err != nil {
+		return nil, err
+	}
+	_, err = r.must("drop", first.Args[1], "--table", firstTable, "--quiet")
+	return o, err
+}
+
+// firstTable is the table of a run that another one begins with.
+const firstTable = "first"
 
 // events decodes --json output.
 func events(stdout string) (list []map[string]any, err error) {

@@ -440,6 +440,9 @@ func (r *run) train(run func(args ...string) (*Outcome, error)) (*Outcome, error
 		if e := r.c.Get("epochs"); e != "default" {
 			args = append(args, "--epochs", e)
 		}
+		if r.c.Is("command", "from") {
+			args = append(args, "--table", firstTable)
+		}
 		o, err := run(args...)
 		if !errors.Is(err, errStop) || len(r.res.Found) > 0 {
 			return o, err
