@@ -144,7 +144,7 @@ var Rules = slices.Concat(
 	only("loss", not("default"), "model", is(linkModels...)),
 	only("negatives", not("5"), "model", is(linkModels...)),
 	only("heads", not("default"), "model", is("gat", "rgat", "hgt")),
-	only("command", is("from"), "model", is(linkModels...)), // of nodes: tools/cli/training/from_test.go
+	only("command", is("from"), "model", is(linkModels...)),   // of nodes: tools/cli/training/from_test.go
 	only("epochs", is("default"), "model", is(linkModels...)), // of nodes it is as many as it takes
 	only("epochs", is("default"), "batch", is("default")),
 	only("norm", not("none"), "model", is(nodeModels...)),

@@ -12,7 +12,7 @@ import (
 	"github.com/gstore/gstore/store/table"
 )
 
-// Best is the name of the model that was best on validation.
+// Best is what the model that was best on validation is called.
 const Best = "best"
 
 // FindTable returns the table of embeddings that name means, and says which one it is: that of a name, of a run by its number, or [Best] for

@@ -13,9 +13,6 @@ import (
 	"github.com/gstore/gstore/tools/cli/models"
 )
 
-// fromBest is the --from of the run that was best on validation nodes.
-const fromBest = "best"
-
 // beginWith has a run of nodes begin with the model that --from names, and says so, unless it does already: several seeds begin with one.
 func beginWith(ctx context.Context, e *command.Env, st *store.Store, c *config.Config) (err error) {
 	if c.From == "" || c.Begin != nil {
@@ -27,7 +24,7 @@ func beginWith(ctx context.Context, e *command.Env, st *store.Store, c *config.C
 		}
 	}()
 	name := c.From
-	if name == fromBest {
+	if name == models.Best {
 		name = ""
 	}
 	path, which, err := models.Find(ctx, st, name)
