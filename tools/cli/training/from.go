@@ -3,12 +3,14 @@ package training
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/options"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/table"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/cli/models"
 )
@@ -49,11 +51,12 @@ func beginWith(ctx context.Context, e *command.Env, st *store.Store, c *config.C
 	return nil
 }
 
-// beginLinkWith has a run of links begin with the model that --from names, and says so; the run's table is another one. It returns what to
-// call once the run has begun.
+// beginLinkWith has a run of links begin with the model that --from names, and says so, unless it is resumed and has begun; the run's table
+// is another one. It returns what to call once the run has begun.
 func beginLinkWith(ctx context.Context, e *command.Env, st *store.Store, c *link.Config) (done func() error, err error) {
+	none := func() error { return nil }
 	if c.From == "" {
-		return func() error { return nil }, nil
+		return none, nil
 	}
 	defer func() {
 		if err != nil {
@@ -69,6 +72,16 @@ func beginLinkWith(ctx context.Context, e *command.Env, st *store.Store, c *link
 	}
 	if c.Table == name {
 		return nil, command.Usagef("table %s is what the run begins with: name another one for what comes of it, with --table NAME", name)
+	}
+	if c.Resume {
+		names, err := table.Names(ctx, st.Dir(), store.Options{})
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(names, c.Table) {
+			c.From = name
+			return none, nil
+		}
 	}
 	b, err := link.OpenBegin(ctx, st, name)
 	if err != nil {

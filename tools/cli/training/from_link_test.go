@@ -205,4 +205,11 @@ func TestFromLinks(t *testing.T) {
 			t.Errorf("%s: exit %d: %s, expected %q", c.args, code, errs, c.says)
 		}
 	}
+	// What was given as a run began need not be given to resume it, nor need the table be there that it began with.
+	train("--from", "embeddings-v3", "--table", "next", "--epochs", "1", "--lr", ".05")
+	clitest.MustRun(t, "drop", dir, "--table", "embeddings-v3", "--quiet")
+	train("--from", "embeddings-v3", "--table", "next", "--resume")
+	if c := readTrained(t, dir, "next").config; c.LR != .05 || c.From != "embeddings-v3" {
+		t.Errorf("resumed as %+v", c)
+	}
 }
