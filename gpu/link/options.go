@@ -218,7 +218,7 @@ func learningOptions() []option {
 		},
 		{
 			Field: func(c *Config) any { return &c.Patience }, Group: options.Optimiser, Values: options.AtLeast(1),
-			Otherwise: fmt.Sprintf("%d of a run with more than %d epochs, which goes on from the best one with a falling learning rate",
+			Otherwise: fmt.Sprintf("%d of a run with more than %d epochs, which goes on from the best one with a falling learning rate; none with --from",
 				defaultPatience, epochsLeast),
 			Rules: []rule{
 				{Idle: true, Why: "a number of epochs is trained to its end", Excludes: condition{Text: "--epochs",
@@ -428,7 +428,8 @@ func memoryOptions() []option {
 		options.Memory(func(c *Config) any { return &c.MemoryBytes }),
 		{
 			Field: func(c *Config) any { return &c.Table }, Group: options.OutOfCore, Level: options.Expert,
-			Default: defaultTable, Values: options.Text("a name of at most 64 letters, digits, '-' and '_'", table.ValidName),
+			Default: defaultTable, Otherwise: defaultTable + "; with --from that table's name and the version, such as " + defaultTable + "-v2",
+			Values: options.Text("a name of at most 64 letters, digits, '-' and '_'", table.ValidName),
 		},
 	}
 }

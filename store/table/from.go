@@ -26,7 +26,7 @@ type From struct {
 	Init func(ctx context.Context, p store.PartitionID, row uint64, rows []float32) error
 }
 
-// check refuses a table of another shape, and reads it once, as single rows have no checksums.
+// check refuses a table of another shape, and reads what is taken of it once, as single rows have no checksums.
 func (f *From) check(ctx context.Context, o *Options) error {
 	t := f.Table
 	if t.record.Dim != o.Dim || f.State && t.record.States != o.States || t.record.Some || o.Some != nil {
@@ -41,7 +41,11 @@ func (f *From) check(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(t.Verify(ctx, room.Bytes()), room.Free())
+	planes := 1
+	if f.State {
+		planes = t.layout.Planes
+	}
+	return errors.Join(t.verify(ctx, planes, room.Bytes()), room.Free())
 }
 
 // filler fills a new table's file, front to back, with the rows of another one, and new ones where that has none.

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/keyed"
@@ -37,13 +36,11 @@ func runFrom(ctx context.Context, datasets string, first, seeds uint64, only str
 			continue
 		}
 		for seed := first; seed < first+seeds; seed++ {
-			in, part := filepath.Join(datasets, name), filepath.Join(work, fmt.Sprintf("%s-%d.part", name, seed))
-			if _, err := os.Stat(filepath.Join(in, "valid.npy")); err != nil { // no lists of its own
-				in = filepath.Join(work, fmt.Sprintf("%s-%d", name, seed))
-				if err := holdOut(filepath.Join(datasets, name, "edge_index.npy"), in, seed); err != nil {
-					return err
-				}
+			in, err := triplesOf(filepath.Join(datasets, name), work, seed)
+			if err != nil {
+				return err
 			}
+			part := filepath.Join(work, fmt.Sprintf("%s-%d.part", name, seed))
 			for _, decoder := range []string{nn.DistMult, nn.ComplEx, nn.TransE, nn.RotatE} {
 				if model != "" && model != decoder {
 					continue
@@ -84,7 +81,8 @@ func fromRow(ctx context.Context, in, part, data string, c link.Config) (err err
 	if err != nil {
 		return err
 	}
-	from, err := trainFrom(ctx, dir, "embeddings", c)
+	c.Table, c.From = "from", "embeddings"
+	from, err := trainTriples(ctx, dir, c)
 	if err != nil {
 		return err
 	}
@@ -93,29 +91,6 @@ func fromRow(ctx context.Context, in, part, data string, c link.Config) (err err
 	}
 	fmt.Println()
 	return nil
-}
-
-// trainFrom is trainTriples that begins with a table.
-func trainFrom(ctx context.Context, dir, table string, c link.Config) (_ *link.Summary, err error) {
-	st, err := store.Open(dir, store.Options{})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, st.Close()) }()
-	b, err := link.OpenBegin(ctx, st, table)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-	dev := host.New(host.Options{Threads: c.Threads})
-	defer func() { err = errors.Join(err, dev.Close()) }()
-	c.Table = "from"
-	c.BeginWith(b)
-	r, err := link.Train(ctx, st, dev, c, link.Hooks{})
-	if err != nil {
-		return nil, err
-	}
-	return &r.Summary, nil
 }
 
 // holdBack writes the triples of folder in to folder out, and a tenth of those to train on to file more.

@@ -194,6 +194,14 @@ func trainTriples(ctx context.Context, dir string, c link.Config) (_ *link.Summa
 	defer func() { err = errors.Join(err, st.Close()) }()
 	dev := host.New(host.Options{Threads: c.Threads})
 	defer func() { err = errors.Join(err, dev.Close()) }()
+	if c.From != "" {
+		var b *link.Begin
+		if b, err = link.OpenBegin(ctx, st, c.From); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, b.Close()) }()
+		c.BeginWith(b)
+	}
 	r, err := link.Train(ctx, st, dev, c, link.Hooks{})
 	if err != nil {
 		return nil, err

@@ -27,13 +27,11 @@ func runRates(ctx context.Context, datasets string, first, seeds uint64, only st
 			continue
 		}
 		for seed := first; seed < first+seeds; seed++ {
-			in, dir := filepath.Join(datasets, data), filepath.Join(work, fmt.Sprintf("%s-%d.gstore", data, seed))
-			if _, err := os.Stat(filepath.Join(in, "valid.npy")); err != nil { // no lists of its own
-				in = filepath.Join(work, fmt.Sprintf("%s-%d", data, seed))
-				if err := holdOut(filepath.Join(datasets, data, "edge_index.npy"), in, seed); err != nil {
-					return err
-				}
+			in, err := triplesOf(filepath.Join(datasets, data), work, seed)
+			if err != nil {
+				return err
 			}
+			dir := filepath.Join(work, fmt.Sprintf("%s-%d.gstore", data, seed))
 			if err := makeStore(ctx, in, dir, ingest.Options{Seed: seed}); err != nil {
 				return err
 			}
@@ -45,6 +43,15 @@ func runRates(ctx context.Context, datasets string, first, seeds uint64, only st
 		}
 	}
 	return nil
+}
+
+// triplesOf is the folder of a data set's triples: its own, or the edges of its nodes, held out from by a seed, in folder work.
+func triplesOf(set, work string, seed uint64) (string, error) {
+	if _, err := os.Stat(filepath.Join(set, "valid.npy")); err == nil {
+		return set, nil
+	}
+	in := filepath.Join(work, fmt.Sprintf("%s-%d", filepath.Base(set), seed))
+	return in, holdOut(filepath.Join(set, "edge_index.npy"), in, seed)
 }
 
 func rateRow(ctx context.Context, dir, data string, c link.Config) error {
