@@ -12,6 +12,7 @@ import (
 	"github.com/gstore/gstore/store/ingest/formats/files"
 	"github.com/gstore/gstore/store/ingest/formats/layouts"
 	"github.com/gstore/gstore/store/ingest/formats/numpy"
+	"github.com/gstore/gstore/store/ingest/formats/sqlite"
 	"github.com/gstore/gstore/store/ingest/formats/table"
 	"github.com/gstore/gstore/store/ingest/formats/tables"
 	"github.com/gstore/gstore/store/ingest/formats/text"
@@ -57,7 +58,7 @@ var known = []form{
 	{name: "typed", folder: layouts.IsTyped, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenTyped(o.FS, path)
 	}},
-	{name: databaseFormat, folder: database.IsFolder, open: func(path string, o Options) (ingest.Source, error) {
+	{name: databaseFormat, folder: database.IsFolder, file: ending(".sqlite", ".sqlite3", ".db", ".db3"), open: func(path string, o Options) (ingest.Source, error) {
 		return openDatabase(path, o)
 	}},
 	{name: "graphbolt", file: named("metadata.yaml"), folder: layouts.IsGraphBolt,
@@ -240,6 +241,9 @@ func detect(fs vfs.FS, path string) (*form, error) {
 		if info.IsDir() && f.folder != nil && f.folder(fs, path) || !info.IsDir() && f.file != nil && f.file(base) {
 			return f, nil
 		}
+	}
+	if sqlite.Is(fs, path) {
+		return &known[slices.Index(Names(), databaseFormat)], nil
 	}
 	if ending(".xlsx", ".xls", ".ods")(strings.ToLower(base)) {
 		return nil, ingest.Inputf(path, "a spreadsheet is not read: save its sheets as CSV or Parquet")

@@ -3,6 +3,8 @@ package data_test
 import (
 	"bytes"
 	"compress/gzip"
+	"database/sql"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	_ "modernc.org/sqlite" // writes an input
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/tools/cli"
@@ -97,6 +101,17 @@ func pageInputs(c *coraArrays) map[string]func(t *testing.T) {
 			}{{1, 2.5}})}),
 		"rel-f1": files(map[string][]byte{"rel-f1/manifest.yaml": []byte("tables: {drivers: {pkey: driverId}, results: {pkey: resultId, time_col: date, fkeys: {driverId: drivers}}}\n"),
 			"rel-f1/db/drivers.csv": []byte("driverId,surname\n1,Hill\n"), "rel-f1/db/results.csv": []byte("resultId,driverId,points,date\n7,1,10,1996-03-10\n8,1,6,1996-03-31\n")}),
+		"f1.sqlite": func(t *testing.T) {
+			db, err := sql.Open("sqlite", "f1.sqlite")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = db.Exec("CREATE TABLE drivers (driverId INTEGER PRIMARY KEY, surname TEXT); INSERT INTO drivers VALUES (1, 'Hill'); " +
+				"CREATE TABLE results (resultId INTEGER PRIMARY KEY, driverId REFERENCES drivers, points REAL, date TEXT); INSERT INTO results VALUES (7, 1, 10, '1996-03-10'), (8, 1, 6, '1996-03-31')")
+			if err := errors.Join(err, db.Close()); err != nil {
+				t.Fatal(err)
+			}
+		},
 		"edges.bin": written(formatCases(), "raw pairs of 32 bits", "edges.bin"),
 		"follows.tsv.gz": files(map[string][]byte{"follows.tsv.gz": []byte("ann\tbob\nbob\tcy\n"), "people.csv": nodes, "embeddings.parquet": parquetFile([]struct {
 			ID        string    `parquet:"id"`

@@ -93,7 +93,7 @@ The store appears when it is complete. After a crash, --resume goes on where the
 ingest stopped; without it, the ingest begins anew. Malformed input is refused with
 file and position.
 
-Of a database, a folder of tables with a schema, rows become nodes
+Of a database, an SQLite file or a folder of tables with a schema, rows become nodes
 and foreign keys edges. --dry-run writes the schema that INPUT is taken for as YAML
 to standard output; edited, it is what --schema reads.
 

@@ -36,27 +36,29 @@ func singular(tableName string) []string {
 	return names
 }
 
-// inferKeys fills in, of a schema that says nothing of keys, those that names suggest: the key of table drivers is a first column called id,
-// drivers_id or driver_id, and any such column of another table refers to it. A column parent_driver_id is none: a schema may say so.
+// inferKeys fills in, of a schema that says nothing of references, those that names suggest, and, where it says nothing of keys either,
+// keys: that of table drivers is a first column called id, drivers_id or driver_id. Any such column of another table refers to it, or to
+// the key that the schema gives it. A column parent_driver_id is none: a schema may say so.
 func inferKeys(s *Schema, columns map[string][]table.Column) {
+	keyed := false
 	for _, t := range s.Tables {
-		if len(t.Key) > 0 || len(t.References) > 0 {
+		if len(t.References) > 0 {
 			return
 		}
+		keyed = keyed || len(t.Key) > 0
 	}
 	called := map[string]string{} // plain names of columns that refer to a table
 	for _, name := range s.names() {
-		cols := columns[name]
-		if len(cols) == 0 {
-			continue
-		}
-		first := plain(cols[0].Name)
-		for _, one := range singular(name) {
-			if first == "id" || first == one+"id" || first == one {
-				s.Tables[name].Key = Names{cols[0].Name}
+		t, cols := s.Tables[name], columns[name]
+		if !keyed && len(cols) > 0 {
+			first := plain(cols[0].Name)
+			for _, one := range singular(name) {
+				if first == "id" || first == one+"id" || first == one {
+					t.Key = Names{cols[0].Name}
+				}
 			}
 		}
-		if len(s.Tables[name].Key) == 0 {
+		if len(t.Key) != 1 {
 			continue
 		}
 		for _, one := range singular(name) {
@@ -66,10 +68,11 @@ func inferKeys(s *Schema, columns map[string][]table.Column) {
 		}
 	}
 	for _, name := range s.names() {
-		for k, c := range columns[name] {
+		t := s.Tables[name]
+		for _, c := range columns[name] {
 			to, ok := called[plain(c.Name)]
-			if ok && !(k == 0 && to == name) {
-				s.Tables[name].References = append(s.Tables[name].References, Reference{Names{c.Name}, to})
+			if ok && !(to == name && t.Key[0] == c.Name) {
+				t.References = append(t.References, Reference{Names{c.Name}, to})
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package database
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/files"
 	"github.com/gstore/gstore/store/ingest/formats/parquet"
+	"github.com/gstore/gstore/store/ingest/formats/sqlite"
 	"github.com/gstore/gstore/store/ingest/formats/table"
 	"github.com/gstore/gstore/store/ingest/formats/text"
 )
@@ -56,20 +58,56 @@ type input struct {
 	fs    vfs.FS
 	path  string
 	o     *Options
-	files []string // read so far
-	own   *Schema  // that the input has; nil: none
+	files []string     // read so far
+	own   *Schema      // that the input has; nil: none
+	lite  *sqlite.File // nil: a folder
+	notes []string
 }
 
-func openInput(fs vfs.FS, path string, o *Options) (*input, error) {
+func openInput(ctx context.Context, fs vfs.FS, path string, o *Options) (*input, error) {
 	in := &input{fs: fs, path: path, o: o}
 	info, err := fs.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("input: %w", err)
 	}
-	if !info.IsDir() {
-		return nil, ingest.Inputf(path, "a file, expected a folder of a database's tables")
+	switch {
+	case info.IsDir():
+		return in, in.folder()
+	case sqlite.Is(fs, path):
+		return in, in.file(ctx)
 	}
-	return in, in.folder()
+	return nil, ingest.Inputf(path, "a file, expected a folder of a database's tables or an SQLite file")
+}
+
+// file opens an SQLite file, which has a schema of its own.
+func (in *input) file(ctx context.Context) (err error) {
+	if in.lite, err = sqlite.Open(ctx, in.path); err != nil {
+		return err
+	}
+	in.files, in.notes = append(in.files, in.lite.Files(in.fs)...), in.lite.Notes()
+	in.own = &Schema{Tables: map[string]*Table{}}
+	for _, r := range in.lite.Relations() {
+		if r.View { // a schema may name it
+			continue
+		}
+		t := &Table{Key: r.Key}
+		for _, ref := range r.References {
+			t.References = append(t.References, Reference{Columns: ref.Columns, Table: ref.Table})
+		}
+		in.own.Tables[r.Name] = t
+	}
+	if len(in.own.Tables) == 0 {
+		return ingest.Inputf(in.path, "no tables")
+	}
+	return nil
+}
+
+// close closes what is open between reads.
+func (in *input) close() error {
+	if in.lite == nil {
+		return nil
+	}
+	return in.lite.Close()
 }
 
 // folder finds a folder's schema, or its tables.
@@ -134,7 +172,13 @@ func (in *input) schema() (*Schema, error) {
 }
 
 // table opens a table of the schema.
-func (in *input) table(name string, t *Table) (table.Table, error) {
+func (in *input) table(ctx context.Context, name string, t *Table) (table.Table, error) {
+	if in.lite != nil {
+		if t.File != "" {
+			return nil, ingest.Inputf(in.path, "table %q is to be in file %s: an SQLite file has its tables in itself", name, t.File)
+		}
+		return in.lite.Table(ctx, name)
+	}
 	path := ""
 	if t.File != "" {
 		if path = in.fs.PathJoin(in.path, t.File); !files.IsFile(in.fs, path) {

@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -36,7 +37,13 @@ func Open(fs vfs.FS, path string, o Options) (_ *Source, err error) {
 		return nil, fmt.Errorf("%w: rule for references that dangle %q (known: drop, error, node)", ingest.ErrOptions, string(o.Dangling))
 	}
 	s := &Source{Source: parts.New("database", path)}
-	if s.in, err = openInput(fs, path, &o); err != nil {
+	s.in, err = openInput(ctx, fs, path, &o)
+	defer func() {
+		if err != nil && s.in != nil {
+			err = errors.Join(err, s.in.close())
+		}
+	}()
+	if err != nil {
 		return nil, err
 	}
 	if s.schema, err = s.in.schema(); err != nil {
@@ -47,6 +54,9 @@ func Open(fs vfs.FS, path string, o Options) (_ *Source, err error) {
 	}
 	return s, s.describe(&o)
 }
+
+// Close implements [ingest.Source].
+func (s *Source) Close() error { return s.in.close() }
 
 // Schema is what the database was taken for, with the kind of every column.
 func (s *Source) Schema() *Schema { return s.schema }
@@ -60,7 +70,7 @@ func (s *Source) open(ctx context.Context) error {
 	open, columns := map[string]table.Table{}, map[string][]table.Column{}
 	timed := false
 	for _, name := range s.schema.names() {
-		t, err := s.in.table(name, s.schema.Tables[name])
+		t, err := s.in.table(ctx, name, s.schema.Tables[name])
 		if err != nil {
 			return err
 		}
@@ -101,7 +111,7 @@ func (s *Source) open(ctx context.Context) error {
 func (s *Source) describe(o *Options) error {
 	d := &s.Desc
 	s.AddFiles(s.in.files...)
-	d.Keyed, d.Dangling, d.Edges = true, o.Dangling, 0
+	d.Keyed, d.Dangling, d.Edges, d.Notes = true, o.Dangling, 0, s.in.notes
 	timed := slices.ContainsFunc(s.tables, func(r *rows) bool { return r.time >= 0 })
 	if timed {
 		d.EdgeColumns = []ingest.ColumnSpec{{Name: "timestamp", Role: store.RoleEdge, Elem: blocks.Int64, Dim: 1}}

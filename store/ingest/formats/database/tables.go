@@ -8,10 +8,11 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/parquet"
+	"github.com/gstore/gstore/store/ingest/formats/sqlite"
 	"github.com/gstore/gstore/store/ingest/formats/table"
 )
 
@@ -31,6 +32,15 @@ type rows struct {
 	words bool
 }
 
+// wordy reports whether a table has text alone, in which words say that nothing is there.
+func wordy(t table.Table) bool {
+	switch t.(type) {
+	case *parquet.Table, *sqlite.Table:
+		return false
+	}
+	return true
+}
+
 // reference is a foreign key of a table.
 type reference struct {
 	columns  []int
@@ -41,7 +51,7 @@ type reference struct {
 
 // openRows resolves what the schema says of a table's columns.
 func openRows(t table.Table, name string, said *Table, cols []table.Column) (*rows, error) {
-	r := &rows{Table: t, name: name, said: said, cols: cols, time: -1, words: !strings.HasSuffix(t.Where(), ".parquet")}
+	r := &rows{Table: t, name: name, said: said, cols: cols, time: -1, words: wordy(t)}
 	if twice := twiceIn(table.ColumnNames(cols)); twice != "" {
 		return nil, ingest.Inputf(t.Where(), "two columns are called %q", twice)
 	}

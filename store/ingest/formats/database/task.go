@@ -3,8 +3,10 @@ package database
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,12 +17,13 @@ import (
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/files"
 	"github.com/gstore/gstore/store/ingest/formats/parquet"
+	"github.com/gstore/gstore/store/ingest/formats/sqlite"
 	"github.com/gstore/gstore/store/ingest/formats/table"
 	"github.com/gstore/gstore/store/ingest/formats/text"
 )
 
 // Task is a folder of training tables, as RelBench has them: what is asked of rows of a table at moments. Its manifest.yaml says what the
-// columns of train, val and test (.parquet, .csv or .tsv) are.
+// columns of train, val and test (.parquet, .csv or .tsv) are, or how an SQLite file is asked for them.
 type Task struct {
 	Name   string `yaml:"name"`
 	Kind   string `yaml:"task_type"` // binary_classification or regression
@@ -28,6 +31,10 @@ type Task struct {
 	Entity string `yaml:"entity_col"`
 	Time   string `yaml:"time_col"`
 	Target string `yaml:"target_col"`
+	// Source is an SQLite file, from the folder on, that Queries are asked of: by part, train, val and test, a statement whose answer has the
+	// three columns. Without, a part is a file.
+	Source  string            `yaml:"source" json:",omitempty"`
+	Queries map[string]string `yaml:"queries" json:",omitempty"`
 
 	fs  vfs.FS
 	dir string
@@ -60,7 +67,9 @@ func OpenTask(fs vfs.FS, dir string) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.fs, t.dir = fs, dir
+	if t.fs, t.dir = fs, dir; t.Name == "" {
+		t.Name = fs.PathBase(dir)
+	}
 	return t, nil
 }
 
@@ -73,6 +82,8 @@ func ParseTask(where string, b []byte) (*Task, error) {
 	switch {
 	case t.Kind != Binary && t.Kind != Regression:
 		return nil, ingest.Inputf(where, "task_type %q, expected %s or %s", t.Kind, Binary, Regression)
+	case (t.Source == "") != (len(t.Queries) == 0):
+		return nil, ingest.Inputf(where, "source %q and %d queries: an SQLite file goes with queries: {train: …, val: …, test: …}", t.Source, len(t.Queries))
 	case t.Table == "" || strings.Contains(t.Table, ":") || t.Entity == "" || t.Time == "" || t.Target == "":
 		return nil, ingest.Inputf(where, "entity_table %q, entity_col %q, time_col %q, target_col %q: expected a table and names of three columns", t.Table, t.Entity, t.Time, t.Target)
 	}
@@ -84,6 +95,9 @@ var partNames = map[string][]string{"train": {"train"}, "valid": {"val", "valid"
 
 // Read reads the table of a part: train, valid or test. An entity or a time that is missing is an error, a target is not.
 func (t *Task) Read(ctx context.Context, part string) (*Targets, error) {
+	if len(t.Queries) > 0 {
+		return t.ask(ctx, part)
+	}
 	for _, name := range partNames[part] {
 		for _, suffix := range tableSuffixes {
 			if path := t.fs.PathJoin(t.dir, name+suffix); files.IsFile(t.fs, path) {
@@ -110,6 +124,39 @@ func (t *Task) ReadFile(ctx context.Context, path string, training bool) (*Targe
 	if err != nil {
 		return nil, err
 	}
+	return t.read(ctx, in, training)
+}
+
+// ask reads what the query of a part answers.
+func (t *Task) ask(ctx context.Context, part string) (_ *Targets, err error) {
+	for _, name := range partNames[part] {
+		query, ok := t.Queries[name]
+		if !ok {
+			continue
+		}
+		path := t.Source
+		if !filepath.IsAbs(path) {
+			path = t.fs.PathJoin(t.dir, path)
+		}
+		if !sqlite.Is(t.fs, path) {
+			return nil, ingest.Inputf(path, "no SQLite file, which source: in %s names for its queries", t.dir)
+		}
+		f, err := sqlite.Open(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		in, err := f.Query(ctx, name, query)
+		if err != nil {
+			return nil, err
+		}
+		return t.read(ctx, in, true)
+	}
+	return nil, ingest.Inputf(t.dir, "queries: has none of part %s, expected one called %s", part, strings.Join(partNames[part], " or "))
+}
+
+// read reads a table of entities, see [Task.ReadFile].
+func (t *Task) read(ctx context.Context, in table.Table, training bool) (*Targets, error) {
 	cols := in.Columns()
 	place := func(name string) int {
 		return slices.IndexFunc(cols, func(c table.Column) bool { return c.Name == name })
@@ -129,11 +176,11 @@ func (t *Task) ReadFile(ctx context.Context, path string, training bool) (*Targe
 	if training {
 		want = append(want, table.Want{At: target, Elem: blocks.Float64})
 	}
-	r := &rows{Table: in, cols: cols, words: !strings.HasSuffix(path, ".parquet")}
+	r := &rows{Table: in, cols: cols, words: wordy(in)}
 	out := &Targets{}
 	in.Use(want)
 	var id []byte
-	err = in.Read(ctx, ingest.Env{Threads: 1, MemoryBytes: ingest.SourceBytes}, want, func(b *table.Batch) error {
+	err := in.Read(ctx, ingest.Env{Threads: 1, MemoryBytes: ingest.SourceBytes}, want, func(b *table.Batch) error {
 		for i := range b.Rows {
 			var ok bool
 			if id, ok = r.appendKey(id[:0], t.Table, []int{entity}, b, 0, i); !ok {
