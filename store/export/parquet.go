@@ -10,6 +10,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/parquets"
 	"github.com/gstore/gstore/store"
 )
 
@@ -27,30 +28,11 @@ const parquetGroupBytes = 32 << 20
 // parquetValues is the most values handed to the library at once: 24 bytes each.
 const parquetValues = 1 << 14
 
-// orderedGroup is a group whose fields keep their order.
-type orderedGroup struct {
-	parquet.Group
-	names []string
-}
-
-// Fields implements parquet.Node.
-func (g orderedGroup) Fields() []parquet.Field {
-	fields := make([]parquet.Field, len(g.names))
-	for _, f := range g.Group.Fields() {
-		for i, name := range g.names {
-			if f.Name() == name {
-				fields[i] = f
-			}
-		}
-	}
-	return fields
-}
-
 // parquetFile is one file: columns are appended to in turn, rows of a batch at a time.
 type parquetFile struct {
 	*file
 	w       *parquet.GenericWriter[any]
-	group   orderedGroup
+	group   parquets.Group
 	columns []*parquet.ColumnWriter
 	values  []parquet.Value
 	bytes   int64 // since the last row group
@@ -59,11 +41,9 @@ type parquetFile struct {
 
 // column declares the next column.
 func (p *parquetFile) column(name string, node parquet.Node) error {
-	if _, ok := p.group.Group[name]; ok {
+	if !p.group.Add(name, node) {
 		return fmt.Errorf("%w: two Parquet columns are called %q", ErrOptions, name)
 	}
-	p.group.Group[name] = node
-	p.group.names = append(p.group.names, name)
 	return nil
 }
 
@@ -105,14 +85,14 @@ func parquetNode(t blocks.ElemType) (parquet.Node, error) {
 
 // create makes the file; declare names its columns.
 func (s *parquetSink) create(name string, declare func(p *parquetFile) error) (_ *parquetFile, err error) {
-	p := &parquetFile{group: orderedGroup{Group: parquet.Group{}}, limit: min(parquetGroupBytes, s.x.room/8)}
+	p := &parquetFile{limit: min(parquetGroupBytes, s.x.room/8)}
 	if err := declare(p); err != nil {
 		return nil, err
 	}
 	if p.file, err = s.x.out.create(name + ".parquet"); err != nil {
 		return nil, err
 	}
-	p.w = parquet.NewGenericWriter[any](p.cursor(0), parquet.NewSchema("gstore", p.group), parquet.Compression(&parquet.Snappy),
+	p.w = parquet.NewGenericWriter[any](p.cursor(0), parquet.NewSchema("gstore", &p.group), parquet.Compression(&parquet.Snappy),
 		parquet.CreatedBy("gstore", "", ""))
 	p.columns = p.w.ColumnWriters()
 	return p, nil

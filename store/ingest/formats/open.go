@@ -192,6 +192,9 @@ func Schema(path string, o Options) (_ *database.Schema, uses []ingest.ColumnUse
 
 // openAs opens path in the format that o names, or the one it detects.
 func openAs(path string, o Options) (ingest.Source, error) {
+	if IsAddress(path) {
+		return nil, fmt.Errorf("%w: %s: a database at an address is for gstore ingest, which copies it first", ingest.ErrOptions, PublicAddress(path))
+	}
 	f, err := formatOf(path, &o)
 	if err != nil {
 		return nil, err

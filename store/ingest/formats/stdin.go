@@ -13,7 +13,9 @@ import (
 
 	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/database"
 	"github.com/gstore/gstore/store/ingest/formats/files"
+	"github.com/gstore/gstore/store/ingest/formats/postgres"
 )
 
 // spoolSuffixes are the endings a spooled stream may get, which tell its form.
@@ -79,6 +81,32 @@ func Spool(ctx context.Context, fs vfs.FS, base string, r io.Reader, format stri
 	return path, nil
 }
 
+// databaseSuffix ends the name of the folder that a database is spooled to.
+const databaseSuffix = ".tables"
+
+// IsAddress reports whether an input is the address of a database, which [SpoolDatabase] copies: postgres://USER@HOST/NAME.
+func IsAddress(input string) bool { return postgres.Is(input) }
+
+// PublicAddress is an address without what is secret in it.
+func PublicAddress(input string) string { return postgres.Public(input) }
+
+// SpoolDatabase is [Spool] of the tables of a database, as they are at one moment, to a folder that is one of format database.
+func SpoolDatabase(ctx context.Context, fs vfs.FS, base, address string, resume bool) (path string, err error) {
+	if fs == nil {
+		fs = vfs.Default
+	}
+	path = base + databaseSuffix
+	if !resume {
+		if err := RemoveSpool(fs, base); err != nil {
+			return "", err
+		}
+	}
+	if err := database.Spool(ctx, fs, address, path); err != nil {
+		return "", errors.Join(err, fs.RemoveAll(path))
+	}
+	return path, nil
+}
+
 // spoolSuffix tells a stream's form by its first bytes.
 func spoolSuffix(head []byte, format string) string {
 	switch {
@@ -101,7 +129,7 @@ func RemoveSpool(fs vfs.FS, base string) error {
 	if fs == nil {
 		fs = vfs.Default
 	}
-	for _, suffix := range append([]string{".part"}, spoolSuffixes...) {
+	for _, suffix := range append([]string{".part", databaseSuffix}, spoolSuffixes...) {
 		if err := fs.RemoveAll(base + suffix); err != nil {
 			return fmt.Errorf("remove the spooled input: %w", err)
 		}

@@ -86,15 +86,16 @@ func NewIngest(e *command.Env) *cobra.Command {
 		Long: `Ingest reads the graph at INPUT and writes it as a store to the new folder STORE.
 It finds out which format INPUT has, and prints what became of each column.
 
-INPUT may be a file, a folder, or - for standard input. Standard input, and a pipe,
-is first copied to a file beside the store, because a graph is read more than once.
+INPUT may be a file, a folder, - for standard input, or the address of a PostgreSQL
+database. Standard input, a pipe and a database are first copied to files beside the
+store, because a graph is read more than once.
 
 The store appears when it is complete. After a crash, --resume goes on where the
 ingest stopped; without it, the ingest begins anew. Malformed input is refused with
 file and position.
 
-Of a database, an SQLite file or a folder of tables with a schema, rows become nodes
-and foreign keys edges. --dry-run writes the schema that INPUT is taken for as YAML
+Of a database, in PostgreSQL, an SQLite file or a folder of tables with a schema,
+rows become nodes and foreign keys edges. --dry-run writes the schema that INPUT is taken for as YAML
 to standard output; edited, it is what --schema reads.
 
 With --mem, a graph that training will not hold in memory is laid out so that it can
@@ -102,6 +103,7 @@ be trained a part at a time.`,
 		Example: `  gstore ingest cora cora.gstore --undirected
   gstore ingest papers papers.gstore --undirected --partitioner fennel --hubs auto --mem 16GiB
   gstore ingest edges.tsv.gz web.gstore --columns src,dst --mem 4GiB --partitions 64
+  gstore ingest postgres://me@host/shop shop.gstore --mem 4GiB
   gstore ingest shop --dry-run > shop.yaml
   gstore ingest shop shop.gstore --schema shop.yaml`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -112,7 +114,7 @@ be trained a part at a time.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.dryRun {
-				return o.writeSchema(e, args[0])
+				return o.writeSchema(cmd.Context(), e, args[0])
 			}
 			o.given = cmd.Flags().Changed
 			if err := checkPartitioner(cmd.Flags(), strings.Replace(o.partitioner, recipe.Auto, "random", 1), o.labelShare); err != nil {
@@ -363,10 +365,20 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 }
 
 // writeSchema writes what a database is taken for.
-func (o *ingestOptions) writeSchema(e *command.Env, input string) error {
+func (o *ingestOptions) writeSchema(ctx context.Context, e *command.Env, input string) (err error) {
 	_, fo, err := o.options(e)
 	if err != nil {
 		return err
+	}
+	if formats.IsAddress(input) {
+		dir, terr := os.MkdirTemp("", "gstore-schema-")
+		if terr != nil {
+			return terr
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		if input, err = formats.SpoolDatabase(ctx, nil, filepath.Join(dir, "database"), input, false); err != nil {
+			return err
+		}
 	}
 	schema, uses, notes, err := formats.Schema(input, fo)
 	if errors.Is(err, ingest.ErrOptions) {
@@ -404,12 +416,12 @@ func finished(dir string) (*ingest.Report, error) {
 	return &ingest.Report{Manifest: m, Nodes: m.Nodes, EdgesStored: m.Edges, BytesStored: m.Bytes(), PeakRSSBytes: usage.PeakRSSBytes(), Resumed: []string{"commit"}}, s.Close()
 }
 
-// ingest opens the input and runs the ingest. Standard input is spooled to files beside the
+// ingest opens the input and runs the ingest. Standard input, and the database at an address, is spooled to files beside the
 // store, STORE.stdin.*, which an interrupted ingest leaves for --resume and any other removes.
 func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir string, in ingest.Options, fo formats.Options) (rep *ingest.Report, err error) {
 	path := input
-	stream := formats.IsStream(input)
-	if input == "-" || stream {
+	stream, address := formats.IsStream(input), formats.IsAddress(input)
+	if input == "-" || stream || address {
 		if s, err := store.Open(dir, store.Options{}); err == nil { // known before hours of spooling
 			return nil, errors.Join(fmt.Errorf("%s: %w", dir, store.ErrExists), s.Close())
 		}
@@ -418,10 +430,15 @@ func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir s
 		if stream {
 			from = &formats.Stream{Path: input}
 		}
-		if path, err = formats.Spool(ctx, nil, base, from, fo.Format, in.Resume); err != nil {
+		if fo.Input = input; address {
+			fo.Input = formats.PublicAddress(input)
+			path, err = formats.SpoolDatabase(ctx, nil, base, input, in.Resume)
+		} else {
+			path, err = formats.Spool(ctx, nil, base, from, fo.Format, in.Resume)
+		}
+		if err != nil {
 			return nil, err
 		}
-		fo.Input = input
 		defer func() {
 			if err == nil || ingest.Refused(err) {
 				err = errors.Join(err, formats.RemoveSpool(nil, base))

@@ -1,6 +1,6 @@
 // Package database reads a relational database as a graph: the rows of a table are nodes of the table's type, and each of a table's
 // foreign keys is a relation from its rows to those that they name. A database is a folder of tables (CSV, TSV, Parquet), such as one of
-// RelBench 3, or an SQLite file.
+// RelBench 3, an SQLite file, or what [Spool] copies of a PostgreSQL server.
 //
 // A [Schema] says what keys, times and columns are. It is read from the folder's manifest.yaml or schema.yaml, from what the SQLite file
 // declares, from a file of the user's, or inferred from names and values; [Schema.Write] writes it as YAML to be edited.

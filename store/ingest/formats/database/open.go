@@ -61,7 +61,6 @@ type input struct {
 	files []string     // read so far
 	own   *Schema      // that the input has; nil: none
 	lite  *sqlite.File // nil: a folder
-	notes []string
 }
 
 func openInput(ctx context.Context, fs vfs.FS, path string, o *Options) (*input, error) {
@@ -84,17 +83,13 @@ func (in *input) file(ctx context.Context) (err error) {
 	if in.lite, err = sqlite.Open(ctx, in.path); err != nil {
 		return err
 	}
-	in.files, in.notes = append(in.files, in.lite.Files(in.fs)...), in.lite.Notes()
-	in.own = &Schema{Tables: map[string]*Table{}}
+	in.files = append(in.files, in.lite.Files(in.fs)...)
+	in.own = &Schema{Tables: map[string]*Table{}, Notes: in.lite.Notes()}
 	for _, r := range in.lite.Relations() {
 		if r.View { // a schema may name it
 			continue
 		}
-		t := &Table{Key: r.Key}
-		for _, ref := range r.References {
-			t.References = append(t.References, Reference{Columns: ref.Columns, Table: ref.Table})
-		}
-		in.own.Tables[r.Name] = t
+		in.own.Tables[r.Name] = declaredTable(&r.Declared)
 	}
 	if len(in.own.Tables) == 0 {
 		return ingest.Inputf(in.path, "no tables")

@@ -28,6 +28,7 @@ import (
 type Schema struct {
 	Name   string            `yaml:"name,omitempty"`
 	Tables map[string]*Table `yaml:"tables"`
+	Notes  []string          `yaml:"notes,omitempty"` // what of the database is left out, and why
 }
 
 // Table is what a schema says of a table.

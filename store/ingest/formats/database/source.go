@@ -111,7 +111,7 @@ func (s *Source) open(ctx context.Context) error {
 func (s *Source) describe(o *Options) error {
 	d := &s.Desc
 	s.AddFiles(s.in.files...)
-	d.Keyed, d.Dangling, d.Edges, d.Notes = true, o.Dangling, 0, s.in.notes
+	d.Keyed, d.Dangling, d.Edges, d.Notes = true, o.Dangling, 0, slices.Clone(s.schema.Notes)
 	timed := slices.ContainsFunc(s.tables, func(r *rows) bool { return r.time >= 0 })
 	if timed {
 		d.EdgeColumns = []ingest.ColumnSpec{{Name: "timestamp", Role: store.RoleEdge, Elem: blocks.Int64, Dim: 1}}

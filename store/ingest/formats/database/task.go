@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,13 +18,14 @@ import (
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/files"
 	"github.com/gstore/gstore/store/ingest/formats/parquet"
+	"github.com/gstore/gstore/store/ingest/formats/postgres"
 	"github.com/gstore/gstore/store/ingest/formats/sqlite"
 	"github.com/gstore/gstore/store/ingest/formats/table"
 	"github.com/gstore/gstore/store/ingest/formats/text"
 )
 
 // Task is a folder of training tables, as RelBench has them: what is asked of rows of a table at moments. Its manifest.yaml says what the
-// columns of train, val and test (.parquet, .csv or .tsv) are, or how an SQLite file is asked for them.
+// columns of train, val and test (.parquet, .csv or .tsv) are, or how a database is asked for them.
 type Task struct {
 	Name   string `yaml:"name"`
 	Kind   string `yaml:"task_type"` // binary_classification or regression
@@ -31,10 +33,10 @@ type Task struct {
 	Entity string `yaml:"entity_col"`
 	Time   string `yaml:"time_col"`
 	Target string `yaml:"target_col"`
-	// Source is an SQLite file, from the folder on, that Queries are asked of: by part, train, val and test, a statement whose answer has the
-	// three columns. Without, a part is a file.
-	Source  string            `yaml:"source" json:",omitempty"`
-	Queries map[string]string `yaml:"queries" json:",omitempty"`
+	// Source is an SQLite file, from the folder on, or the address of a PostgreSQL database, that Queries are asked of: by part, train, val
+	// and test, a statement whose answer has the three columns. Without, a part is a file.
+	Source  string            `yaml:"source" json:"-"`
+	Queries map[string]string `yaml:"queries" json:"-"`
 
 	fs  vfs.FS
 	dir string
@@ -83,7 +85,7 @@ func ParseTask(where string, b []byte) (*Task, error) {
 	case t.Kind != Binary && t.Kind != Regression:
 		return nil, ingest.Inputf(where, "task_type %q, expected %s or %s", t.Kind, Binary, Regression)
 	case (t.Source == "") != (len(t.Queries) == 0):
-		return nil, ingest.Inputf(where, "source %q and %d queries: an SQLite file goes with queries: {train: …, val: …, test: …}", t.Source, len(t.Queries))
+		return nil, ingest.Inputf(where, "source %q and %d queries: a source goes with queries: {train: …, val: …, test: …}", t.Source, len(t.Queries))
 	case t.Table == "" || strings.Contains(t.Table, ":") || t.Entity == "" || t.Time == "" || t.Target == "":
 		return nil, ingest.Inputf(where, "entity_table %q, entity_col %q, time_col %q, target_col %q: expected a table and names of three columns", t.Table, t.Entity, t.Time, t.Target)
 	}
@@ -128,31 +130,66 @@ func (t *Task) ReadFile(ctx context.Context, path string, training bool) (*Targe
 }
 
 // ask reads what the query of a part answers.
-func (t *Task) ask(ctx context.Context, part string) (_ *Targets, err error) {
+func (t *Task) ask(ctx context.Context, part string) (*Targets, error) {
 	for _, name := range partNames[part] {
 		query, ok := t.Queries[name]
-		if !ok {
-			continue
+		switch {
+		case !ok:
+		case postgres.Is(t.Source):
+			return t.askServer(ctx, name, query)
+		default:
+			return t.askFile(ctx, name, query)
 		}
-		path := t.Source
-		if !filepath.IsAbs(path) {
-			path = t.fs.PathJoin(t.dir, path)
-		}
-		if !sqlite.Is(t.fs, path) {
-			return nil, ingest.Inputf(path, "no SQLite file, which source: in %s names for its queries", t.dir)
-		}
-		f, err := sqlite.Open(ctx, path)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		in, err := f.Query(ctx, name, query)
-		if err != nil {
-			return nil, err
-		}
-		return t.read(ctx, in, true)
 	}
 	return nil, ingest.Inputf(t.dir, "queries: has none of part %s, expected one called %s", part, strings.Join(partNames[part], " or "))
+}
+
+// askFile asks an SQLite file.
+func (t *Task) askFile(ctx context.Context, name, query string) (_ *Targets, err error) {
+	path := t.Source
+	if !filepath.IsAbs(path) {
+		path = t.fs.PathJoin(t.dir, path)
+	}
+	if !sqlite.Is(t.fs, path) {
+		return nil, ingest.Inputf(path, "no SQLite file, which source: in %s names for its queries", t.dir)
+	}
+	f, err := sqlite.Open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	in, err := f.Query(ctx, name, query)
+	if err != nil {
+		return nil, err
+	}
+	return t.read(ctx, in, true)
+}
+
+// askServer asks a PostgreSQL server, whose answer is copied to a file first, as its tables are.
+func (t *Task) askServer(ctx context.Context, name, query string) (_ *Targets, err error) {
+	db, err := postgres.Open(ctx, t.Source)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	answer, err := db.Query(ctx, name, query)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "gstore-answer-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, name+".parquet")
+	if err := spoolTable(ctx, vfs.Default, db, answer, path); err != nil {
+		return nil, err
+	}
+	in, err := parquet.Open(vfs.Default, path)
+	if err != nil {
+		return nil, err
+	}
+	return t.read(ctx, in, true)
 }
 
 // read reads a table of entities, see [Task.ReadFile].

@@ -18,6 +18,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/table"
 )
 
 // magic begins every SQLite file.
@@ -50,19 +51,11 @@ type File struct {
 
 // Relation is a table or a view of the file, and what the file says of its keys.
 type Relation struct {
-	Name       string
-	View       bool
-	Key        []string // columns of the primary key, in its order; none: it has none
-	References []Reference
+	table.Declared
+	View bool
 
 	columns []declared
 	order   []string // expressions that rows are read in the order of; none: a view's
-}
-
-// Reference is a foreign key: the columns that hold the primary key of a row of a table, in that key's order.
-type Reference struct {
-	Columns []string
-	Table   string
 }
 
 // declared is a column as the table's definition has it.
