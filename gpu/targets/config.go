@@ -14,17 +14,19 @@ import (
 type Config struct {
 	Targets string `json:"targets"` // folder of the training table
 	// KnownUntil is the moment after which nothing is known, whatever a seed's own: a date; "": each seed's own moment decides.
-	KnownUntil string   `json:"known_until,omitempty"`
-	Sampler    string   `json:"sampler"` // one of [asof.Latest] and [asof.Uniform]; default latest
-	Fanouts    []int    `json:"fanouts"` // rows by each relation, hop by hop; default 24,8
-	Recent     *int     `json:"recent"`  // of these the latest that have a mean of their own; default 4
-	Hidden     int      `json:"hidden"`  // columns of states; default 64
-	Dropout    *float64 `json:"dropout"` // of hidden states; default .3
-	BatchSize  int      `json:"batch_size"`
-	Epochs     int      `json:"epochs" resume:"free"` // default 0: until validation has not improved for Patience epochs
-	Patience   int      `json:"patience" resume:"free"`
-	LR         float64  `json:"lr"` // of Adam; default .003
-	Seed       uint64   `json:"seed"`
+	KnownUntil string `json:"known_until,omitempty"`
+	Sampler    string `json:"sampler"` // one of [asof.Latest] and [asof.Uniform]; default latest
+	// Fanouts are rows by each relation, hop by hop; default 24,8, or 24,8,4 where that many hops are needed to reach every table whose rows
+	// refer to the entities', directly or through others.
+	Fanouts   []int    `json:"fanouts"`
+	Recent    *int     `json:"recent"`  // of these the latest that have a mean of their own; default 4
+	Hidden    int      `json:"hidden"`  // columns of states; default 64
+	Dropout   *float64 `json:"dropout"` // of hidden states; default .3
+	BatchSize int      `json:"batch_size"`
+	Epochs    int      `json:"epochs" resume:"free"` // default 0: until validation has not improved for Patience epochs
+	Patience  int      `json:"patience" resume:"free"`
+	LR        float64  `json:"lr"` // of Adam; default .003
+	Seed      uint64   `json:"seed"`
 
 	options.Running
 }
@@ -34,6 +36,36 @@ func (c *Config) Normalize() error {
 	t := Options()
 	t.Complete(c)
 	return store.Invalid(t.Check(c))
+}
+
+// fit fills in what hangs on the database, and on the entities' table.
+func (c *Config) fit(m *store.Manifest, table string) {
+	if len(c.Fanouts) > 0 {
+		return
+	}
+	if c.Fanouts = []int{24, 8}; reach(m, table) > len(c.Fanouts) {
+		c.Fanouts = append(c.Fanouts, 4)
+	}
+}
+
+// reach is how many references at most lead, one after another, from the rows of any table to those of one, on the shortest way.
+func reach(m *store.Manifest, table string) (most int) {
+	hops := map[string]int{table: 0}
+	for found := []string{table}; len(found) > 0; found = found[1:] {
+		for r := range m.Schema.Relations {
+			src, dst, ok := m.Schema.Ends(store.RelationID(r))
+			if !ok || m.Schema.NodeTypes[dst].Name != found[0] {
+				continue
+			}
+			name := m.Schema.NodeTypes[src].Name
+			if _, known := hops[name]; !known {
+				hops[name] = hops[found[0]] + 1
+				most = max(most, hops[name])
+				found = append(found, name)
+			}
+		}
+	}
+	return most
 }
 
 // until is the moment after which nothing is known; the largest where each seed's own decides.
@@ -80,7 +112,7 @@ func modelOptions() []option {
 		},
 		{
 			Field: func(c *Config) any { return &c.Fanouts }, Group: options.Model,
-			Default: []int{24, 8}, Values: options.AtLeast(1),
+			Otherwise: "24,8; 24,8,4 where tables refer to the entities' through two others", Values: options.AtLeast(1),
 		},
 		{
 			Field: func(c *Config) any { return &c.Recent }, Group: options.Model, Level: options.Expert,

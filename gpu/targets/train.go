@@ -108,6 +108,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	if err != nil {
 		return nil, err
 	}
+	cfg.fit(st.Manifest(), tables.task.Table)
 	o, err := open(ctx, st, dev, &cfg, use{entity: tables.task.Table, examples: tables.rows(), train: true})
 	if err != nil {
 		return nil, err

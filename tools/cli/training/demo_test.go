@@ -175,3 +175,27 @@ func TestDemoLink(t *testing.T) {
 		t.Errorf("%d relations, expected some", len(relations))
 	}
 }
+
+// TestDemoRelational: the shop's demo learns more than a customer's last answer tells, by hops enough to see what came back, and its model
+// answers as of a day.
+func TestDemoRelational(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shop.gstore")
+	ev := clitest.Events(t, "demo", "--task", "relational", "--epochs", "2", "--dir", dir)
+	sum := ev[len(ev)-1]
+	auc := func(name string) float64 { return sum[name].(map[string]any)["roc_auc"].(float64) }
+	if auc("test") < .72 || auc("test") < auc("test_last")+.1 {
+		t.Errorf("ROC AUC %.4f, of the last answer %.4f", auc("test"), auc("test_last"))
+	}
+	for _, e := range ev {
+		if config, ok := e["config"].(map[string]any); ok && fmt.Sprint(config["fanouts"]) != "[24 8 4]" {
+			t.Errorf("fanouts %v, expected three", config["fanouts"])
+		}
+	}
+	if _, out, _ := clitest.Run(t, "predict", dir, "1", "2", "--at", "2025-12-31"); strings.Count(out, "2025-12-31 00:00:00") != 2 {
+		t.Errorf("predictions\n%s", out)
+	}
+	code, _, stderr := clitest.Run(t, "demo", "--task", "relational", "--dir", filepath.Join(filepath.Dir(dir), "shop"))
+	if code == cli.ExitOK || !strings.Contains(stderr, "shop.sqlite exists") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
