@@ -181,6 +181,28 @@ func TestKeysAreInferred(t *testing.T) {
 	}
 }
 
+// The only date of a table that refers to others is the time of its rows, unless somebody was born then; of several a note says that none is.
+func TestTimesAreInferred(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"users.csv":  "user_id,member_from,dob\n7,2019-01-01,1990-01-01\n8,2019-01-02,1991-01-01\n",
+		"visits.csv": "visit_id,user_id,day\n1,7,2020-01-01\n2,8,2020-01-02\n",
+		"plans.csv":  "plan_id,user_id,first,final\n1,7,2020-01-01,2021-01-01\n2,8,2020-01-02,2021-01-01\n",
+		"pets.csv":   "pet_id,user_id,dob\n1,7,2018-01-01\n2,8,2017-01-02\n",
+	})
+	schema, _, notes, err := formats.Schema(dir, formats.Options{Format: "database"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"users": "", "visits": "day", "plans": "", "pets": ""} {
+		if got := schema.Tables[name].Time; got != want {
+			t.Errorf("the time of %s is %q, expected %q", name, got, want)
+		}
+	}
+	if all := strings.Join(notes, "\n"); !strings.Contains(all, `table plans has dates ["first" "final"]`) || strings.Count(all, "has dates") != 1 {
+		t.Errorf("notes %q", notes)
+	}
+}
+
 // What cannot be read is refused with where it stands and what was expected.
 func TestHostileDatabases(t *testing.T) {
 	with := func(name, text string) map[string]string {

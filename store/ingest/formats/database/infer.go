@@ -82,21 +82,33 @@ func inferKeys(s *Schema, columns map[string][]table.Column) {
 var timeNames = []string{"timestamp", "time", "ts", "date", "datetime", "createdat", "created", "creationdate", "eventtime", "eventdate"}
 
 // inferTime is the column that names suggest for the time of rows, "" if none does: the first of dates called by one of timeNames, or else
-// whose last word is one of timeWords. It holds for schemas that give no table a time.
-func inferTime(cols []table.Column) string {
+// whose last word is one of timeWords, or else, of a table that refers to others, its only one. It holds for schemas that give no table a
+// time. others are the dates of a table that refers to others and has several of which none is taken.
+func inferTime(t *Table, cols []table.Column) (name string, others []string) {
 	for _, want := range timeNames {
 		k := slices.IndexFunc(cols, func(c table.Column) bool { return c.Date && plain(c.Name) == want })
 		if k >= 0 {
-			return cols[k].Name
+			return cols[k].Name, nil
 		}
 	}
-	k := slices.IndexFunc(cols, func(c table.Column) bool {
-		return c.Date && slices.Contains(timeWords, lastWord(c.Name)) && !strings.Contains(plain(c.Name), "birth")
-	})
-	if k >= 0 {
-		return cols[k].Name
+	var dates []string
+	for _, c := range cols {
+		n := plain(c.Name)
+		if !c.Date || strings.Contains(n, "birth") || n == "dob" || slices.Contains(t.Key, c.Name) {
+			continue
+		}
+		if slices.Contains(timeWords, lastWord(c.Name)) {
+			return c.Name, nil
+		}
+		dates = append(dates, c.Name)
 	}
-	return ""
+	switch {
+	case len(t.References) == 0:
+		return "", nil
+	case len(dates) == 1:
+		return dates[0], nil
+	}
+	return "", dates
 }
 
 // timeWords end the names of dates that are the time of a row: order_date, createdAt.

@@ -24,6 +24,7 @@ type Source struct {
 	in     *input
 	schema *Schema
 	tables []*rows
+	notes  []string
 }
 
 // Open opens a database and looks at its tables.
@@ -80,7 +81,10 @@ func (s *Source) open(ctx context.Context) error {
 	inferKeys(s.schema, columns)
 	for _, name := range s.schema.names() {
 		if t := s.schema.Tables[name]; !timed {
-			t.Time = inferTime(columns[name])
+			var others []string
+			if t.Time, others = inferTime(t, columns[name]); len(others) > 0 {
+				s.notes = append(s.notes, fmt.Sprintf("table %s has dates %q, none of which is taken for the time of its rows: they are known always (time: in a --schema names one)", name, others))
+			}
 		}
 	}
 	if err := s.schema.validate(where); err != nil {
@@ -111,7 +115,7 @@ func (s *Source) open(ctx context.Context) error {
 func (s *Source) describe(o *Options) error {
 	d := &s.Desc
 	s.AddFiles(s.in.files...)
-	d.Keyed, d.Dangling, d.Edges, d.Notes = true, o.Dangling, 0, slices.Clone(s.schema.Notes)
+	d.Keyed, d.Dangling, d.Edges, d.Notes = true, o.Dangling, 0, slices.Concat(s.schema.Notes, s.notes)
 	timed := slices.ContainsFunc(s.tables, func(r *rows) bool { return r.time >= 0 })
 	if timed {
 		d.EdgeColumns = []ingest.ColumnSpec{{Name: "timestamp", Role: store.RoleEdge, Elem: blocks.Int64, Dim: 1}}
