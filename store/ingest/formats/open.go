@@ -59,7 +59,7 @@ var known = []form{
 		return layouts.OpenTyped(o.FS, path)
 	}},
 	{name: databaseFormat, folder: database.IsFolder, file: ending(".sqlite", ".sqlite3", ".db", ".db3"), open: func(path string, o Options) (ingest.Source, error) {
-		return openDatabase(path, o)
+		return openDatabase(path, o, false)
 	}},
 	{name: "graphbolt", file: named("metadata.yaml"), folder: layouts.IsGraphBolt,
 		open: func(path string, o Options) (ingest.Source, error) {
@@ -163,14 +163,14 @@ func (o *Options) checkNamed(d *ingest.Description) error {
 // databaseFormat is the name of the format of databases.
 const databaseFormat = "database"
 
-func openDatabase(path string, o Options) (*database.Source, error) {
+func openDatabase(path string, o Options, draft bool) (*database.Source, error) {
 	if o.Text.Like != nil {
 		return nil, fmt.Errorf("%w: rows of a database cannot be added to a store: ingest the whole database anew", ingest.ErrOptions)
 	}
 	if len(o.Text.Skip)+len(o.Text.Use)+len(o.Text.Label) > 0 {
 		return nil, fmt.Errorf("%w: --skip, --use and --label are for tables without a schema: in a database's (--dry-run writes it) the kind of a column says what becomes of it, such as skip", ingest.ErrOptions)
 	}
-	return database.Open(o.FS, path, database.Options{Schema: o.Schema, Dangling: o.Dangling, Text: o.Text})
+	return database.Open(o.FS, path, database.Options{Schema: o.Schema, Dangling: o.Dangling, Text: o.Text, Draft: draft})
 }
 
 // Schema opens the database at path and returns what its tables are taken for, and what would become of their columns. Errors are those of Open.
@@ -183,7 +183,7 @@ func Schema(path string, o Options) (_ *database.Schema, uses []ingest.ColumnUse
 	}
 	watched := &watchedFS{FS: o.FS}
 	o.FS = watched
-	src, err := openDatabase(path, o)
+	src, err := openDatabase(path, o, true)
 	if bad := watched.verdict(err); bad != nil {
 		return nil, nil, nil, bad
 	}

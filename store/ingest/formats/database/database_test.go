@@ -203,6 +203,27 @@ func TestTimesAreInferred(t *testing.T) {
 	}
 }
 
+// The numbers of rows that pandas writes in front are neither a key nor a feature, and a schema to be edited is written where none was found.
+func TestTablesOfPandas(t *testing.T) {
+	dir := folder(t, map[string]string{"users.csv": "index,user_id,age\n0,7,30\n1,8,31\n", "visits.csv": "index,visit_id,user_id,day\n0,1,7,2020-01-01\n1,2,8,2020-01-02\n"})
+	schema, _, _, err := formats.Schema(dir, formats.Options{Format: "database"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	users, visits := schema.Tables["users"], schema.Tables["visits"]
+	if !slices.Equal(users.Key, []string{"user_id"}) || len(visits.References) != 1 || visits.References[0].Table != "users" || users.Columns["index"] != database.Skip {
+		t.Errorf("users %+v, visits %+v", users, visits)
+	}
+	apart := folder(t, map[string]string{"a.csv": "x,y\n1,2\n2,3\n", "b.csv": "z,w\n1,2\n2,4\n"})
+	schema, uses, notes, err := formats.Schema(apart, formats.Options{Format: "database"})
+	if err != nil || len(schema.Tables) != 2 || len(uses) == 0 || !strings.Contains(strings.Join(notes, "\n"), "no table refers to another") {
+		t.Errorf("schema %v, uses %v, notes %q, error %v", schema, uses, notes, err)
+	}
+	if _, err := formats.Open(apart, formats.Options{Format: "database"}); !errors.Is(err, ingest.ErrInput) {
+		t.Errorf("error %v", err)
+	}
+}
+
 // What cannot be read is refused with where it stands and what was expected.
 func TestHostileDatabases(t *testing.T) {
 	with := func(name, text string) map[string]string {

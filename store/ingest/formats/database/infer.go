@@ -50,6 +50,9 @@ func inferKeys(s *Schema, columns map[string][]table.Column) {
 	called := map[string]string{} // plain names of columns that refer to a table
 	for _, name := range s.names() {
 		t, cols := s.Tables[name], columns[name]
+		if len(cols) > 1 && isRowNumber(cols[0].Name) {
+			cols = cols[1:]
+		}
 		if !keyed && len(cols) > 0 {
 			first := plain(cols[0].Name)
 			for _, one := range singular(name) {
@@ -76,6 +79,11 @@ func inferKeys(s *Schema, columns map[string][]table.Column) {
 			}
 		}
 	}
+}
+
+// isRowNumber reports whether a first column is what pandas writes of the numbers of rows, unasked.
+func isRowNumber(name string) bool {
+	return slices.Contains([]string{"", "index", "level0", "unnamed:0"}, plain(name))
 }
 
 // timeNames are what the time of a row is called.

@@ -26,6 +26,8 @@ type Options struct {
 	// Dangling says what becomes of references to rows that are not there; "" = they are left out and counted.
 	Dangling ingest.Dangling
 	Text     table.Options // how text is read
+	// Draft says that only the schema is wanted, which may still have to be edited: tables none of which refers to another are no error.
+	Draft bool
 }
 
 // schemaFiles are the names by which a folder's schema is known, the first that is there.

@@ -125,6 +125,13 @@ func (s *Source) describe(o *Options) error {
 			d.Relations = append(d.Relations, r.refs[k].relation)
 		}
 	}
+	if len(d.Relations) == 0 && o.Draft {
+		d.Notes = append(d.Notes, "no table refers to another: say which columns hold the keys of others (key: of these, references: {columns: …, table: …} of those)")
+		for _, r := range s.tables {
+			s.tell(r)
+		}
+		return nil
+	}
 	if len(d.Relations) == 0 {
 		return ingest.Inputf(d.Input, "no table refers to another: a schema says which columns hold the keys of others (--dry-run writes one to be edited)")
 	}

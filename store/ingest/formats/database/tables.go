@@ -139,7 +139,7 @@ func (r *rows) survey(ctx context.Context) error {
 		kind := r.said.Columns[r.cols[k].Name]
 		switch {
 		case kind != "":
-		case r.isKey(k) || k == r.time:
+		case r.isKey(k) || k == r.time || k == 0 && isRowNumber(r.cols[k].Name):
 			kind = Skip
 		default:
 			kind = kindOf(&r.cols[k], &r.stats[k], r.count)
