@@ -61,24 +61,19 @@ func bufferOptions(m *store.Manifest, dev gpu.Device, cfg *Config) buffer.Option
 	return buffer.Options{EngineName: cfg.IOEngine, Both: true, Relations: true, Keys: true, Runs: true, Features: features(m), Threads: cfg.Threads, Pin: gpu.Pin(dev)}
 }
 
-// open reads a store's graph. A budget that is too small for it and what a run does with it is [store.ErrBudget], before anything is read.
+// open reads a store's graph. A budget that is too small is [store.ErrBudget]: for the graph before anything is read, for mini-batches of it
+// before anything is trained.
 func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config, u use) (_ *opened, err error) {
 	m := st.Manifest()
 	if err := check(m); err != nil {
 		return nil, err
 	}
 	o := bufferOptions(m, dev, cfg)
-	var account budget.Account
-	if cfg.MemoryBytes > 0 {
-		if account, err = forecast(ctx, st, dev.Info(), cfg, o, u); err == nil {
-			err = account.Fits()
-		}
-		if err != nil {
-			return nil, fmt.Errorf("train: targets of rows: %w", err)
-		}
-		o.MemoryBytes = account.Of(holdsGraph)
-		budget.Begin(ctx, &account)
+	account, err := within(ctx, st, dev, cfg, o, u, nil)
+	if err != nil {
+		return nil, err
 	}
+	o.MemoryBytes = account.Of(holdsGraph)
 	it, err := buffer.Open(ctx, st, o)
 	if err != nil {
 		return nil, fmt.Errorf("train: targets of rows: %w", err)
@@ -102,7 +97,33 @@ func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config, u u
 	if err != nil {
 		return nil, err
 	}
+	if account, err = within(ctx, st, dev, cfg, o, u, d.graph.Most()); err != nil {
+		return nil, err
+	}
+	if cfg.MemoryBytes > 0 {
+		budget.Begin(ctx, &account)
+	}
 	return &opened{d, it, account.Of(holdsBatch)}, nil
+}
+
+// within is the account of a run that has a budget, which it must fit: before its graph is read of what is known then, afterwards of all.
+func within(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config, o buffer.Options, u use, most []int) (a budget.Account, err error) {
+	if cfg.MemoryBytes == 0 {
+		return a, nil
+	}
+	if a, err = forecast(ctx, st, dev.Info(), cfg, o, u, most); err == nil {
+		err = a.Fits()
+	}
+	if most == nil && errors.Is(err, store.ErrBudget) { // the refusal names what works whatever the graph is
+		most = slices.Repeat([]int{math.MaxInt}, len(st.Manifest().Schema.Relations))
+		if a, err = forecast(ctx, st, dev.Info(), cfg, o, u, most); err == nil {
+			err = a.Fits()
+		}
+	}
+	if err != nil {
+		return a, fmt.Errorf("train: targets of rows: %w", err)
+	}
+	return a, nil
 }
 
 // check says whether a store holds a database.

@@ -40,8 +40,9 @@ const (
 )
 
 // forecast says who holds what of a run of cfg, which is normalized. Tensors are counted by running the model on a [meter.Device] with a batch
-// of the largest size: of rows all of whose relations have as many neighbours as are sampled.
-func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, o buffer.Options, u use) (a budget.Account, err error) {
+// of the largest size: of rows all of whose relations have as many neighbours as are sampled, or as the graph has at most. most says
+// how many these are; nil: it is not read yet, and batches count for nothing.
+func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, o buffer.Options, u use, most []int) (a budget.Account, err error) {
 	m := st.Manifest()
 	f, err := buffer.OpenForecaster(ctx, st, o)
 	if err != nil {
@@ -54,6 +55,14 @@ func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, 
 	largest := uint64(0) // partition, whose times are read at once
 	for _, p := range m.Partitions {
 		largest = max(largest, p.Nodes)
+	}
+	a.TotalBytes = cfg.MemoryBytes
+	a.Hold(budget.Program, budget.ProgramBytes, false)
+	a.Hold(holdsGraph, graph, false)
+	a.HoldHeap(holdsTimes, 10*int64(m.Nodes)+8*int64(largest))
+	a.HoldHeap(holdsTable, (keyBytes+exampleBytes)*int64(u.examples))
+	if most == nil {
+		return a, nil
 	}
 	dev := meter.New(info)
 	d := describe(m)
@@ -73,7 +82,7 @@ func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, 
 	values := (model.params.Bytes() + model.gnn.Params().Bytes()) / 5
 	held := dev.Bytes()
 	model.arena.Bound(math.MaxInt64 / 2) // one chunk: tensors are counted, not chunks
-	b, err := d.largest(m, cfg, u.entity)
+	b, err := d.largest(m, cfg, u.entity, most)
 	if err != nil {
 		return a, err
 	}
@@ -85,11 +94,6 @@ func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, 
 	if err != nil {
 		return a, fmt.Errorf("what a mini-batch takes: %w", err)
 	}
-	a.TotalBytes = cfg.MemoryBytes
-	a.Hold(budget.Program, budget.ProgramBytes, false)
-	a.Hold(holdsGraph, graph, false)
-	a.HoldHeap(holdsTimes, 10*int64(m.Nodes)+8*int64(largest))
-	a.HoldHeap(holdsTable, (keyBytes+exampleBytes)*int64(u.examples))
 	if !info.OwnMemory() {
 		a.Hold(holdsModel, held, false)
 		a.Hold(holdsBatch, model.arena.Peak(), false)
@@ -106,9 +110,9 @@ func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, 
 // rowsMost bounds the rows of a batch.
 const rowsMost = 1 << 24
 
-// largest makes a batch whose rows have, by each relation of their table, as many neighbours as are sampled. A row refers to one other by
-// a relation at most.
-func (d *data) largest(m *store.Manifest, cfg *Config, entity string) (*batch, error) {
+// largest makes a batch whose rows have, by each relation of their table, as many neighbours as are sampled, or as any row has, most. A row refers
+// to one other by a relation at most.
+func (d *data) largest(m *store.Manifest, cfg *Config, entity string, most []int) (*batch, error) {
 	type way struct{ relation, to, most int }
 	ways := make([][]way, len(d.names)) // by type
 	n := len(m.Schema.Relations)
@@ -117,7 +121,7 @@ func (d *data) largest(m *store.Manifest, cfg *Config, entity string) (*batch, e
 		if !ok {
 			return nil, fmt.Errorf("%w: relation %q does not say which tables it is between", store.ErrInvalid, m.Schema.Relations[r].Name)
 		}
-		ways[dst] = append(ways[dst], way{r, src, math.MaxInt})
+		ways[dst] = append(ways[dst], way{r, src, most[r]})
 		ways[src] = append(ways[src], way{n + r, dst, 1})
 	}
 	kind := 0

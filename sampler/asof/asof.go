@@ -82,6 +82,22 @@ func (g *Graph) sort(a *buffer.Adjacency, s buffer.Span) {
 	}
 }
 
+// Most is how many neighbours a row has at most from which edges of each of the graph's relations lead to it, at any time.
+func (g *Graph) Most() []int {
+	most := make([]int, g.relations)
+	for row := range g.in.Rows() {
+		span := g.in.Span(uint32(row))
+		for lo := span.Begin; lo < span.End; {
+			relation, n := g.in.Relations[lo], 0
+			for ; lo < span.End && g.in.Relations[lo] == relation; lo++ {
+				n++
+			}
+			most[relation] = max(most[relation], n)
+		}
+	}
+	return most
+}
+
 // Relations is how many relations the blocks of a [Sampler] have: those of the graph, their inverses, and the latest edges of each alone.
 func (g *Graph) Relations() int { return 4 * g.relations }
 

