@@ -97,10 +97,10 @@ func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config, u u
 	if err != nil {
 		return nil, err
 	}
-	if account, err = within(ctx, st, dev, cfg, o, u, d.graph.Most()); err != nil {
-		return nil, err
-	}
 	if cfg.MemoryBytes > 0 {
+		if account, err = within(ctx, st, dev, cfg, o, u, d.graph.Most()); err != nil {
+			return nil, err
+		}
 		budget.Begin(ctx, &account)
 	}
 	return &opened{d, it, account.Of(holdsBatch)}, nil

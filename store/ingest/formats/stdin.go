@@ -73,7 +73,7 @@ func Spool(ctx context.Context, fs vfs.FS, base string, r io.Reader, format stri
 		err = fs.Rename(part, path)
 	}
 	if err == nil {
-		err = syncDir(fs, fs.PathDir(path))
+		err = files.SyncDir(fs, fs.PathDir(path))
 	}
 	if err != nil {
 		return "", fmt.Errorf("spool standard input to %s: %w", path, err)
@@ -135,14 +135,6 @@ func RemoveSpool(fs vfs.FS, base string) error {
 		}
 	}
 	return nil
-}
-
-func syncDir(fs vfs.FS, dir string) error {
-	d, err := fs.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // ctxReader stops when its context ends, even while a read waits: then the goroutine that

@@ -114,8 +114,8 @@ func demoCora(ctx context.Context, e *command.Env, o *demoOptions, dir, input st
 	if err != nil {
 		return nil, err
 	}
-	report, err := ingest.Run(ctx, dir, src, ingest.Options{Partitions: 8, Undirected: true, Seed: o.seed})
-	if err = errors.Join(err, src.Close()); err != nil {
+	report, err := ingested(ctx, dir, src, ingest.Options{Partitions: 8, Undirected: true, Seed: o.seed})
+	if err != nil {
 		return nil, err
 	}
 	if m := report.Manifest; !e.JSON {
@@ -136,8 +136,8 @@ func demoKG(ctx context.Context, e *command.Env, o *demoOptions, dir, _ string) 
 	if err != nil {
 		return nil, err
 	}
-	report, err := ingest.Run(ctx, dir, src, ingest.Options{Partitions: 8, Seed: o.seed})
-	if err = errors.Join(err, src.Close()); err != nil {
+	report, err := ingested(ctx, dir, src, ingest.Options{Partitions: 8, Seed: o.seed})
+	if err != nil {
 		return nil, err
 	}
 	if m := report.Manifest; !e.JSON {
@@ -158,8 +158,8 @@ func demoShop(ctx context.Context, e *command.Env, o *demoOptions, dir, _ string
 	if err != nil {
 		return nil, err
 	}
-	report, err := ingest.Run(ctx, dir, src, ingest.Options{Missing: ingest.MissingMean, Seed: o.seed})
-	if err = errors.Join(err, src.Close()); err != nil {
+	report, err := ingested(ctx, dir, src, ingest.Options{Missing: ingest.MissingMean, Seed: o.seed})
+	if err != nil {
 		return nil, err
 	}
 	if m := report.Manifest; !e.JSON {
@@ -167,6 +167,12 @@ func demoShop(ctx context.Context, e *command.Env, o *demoOptions, dir, _ string
 		fmt.Fprintf(e.Told(), "%s: who orders again within 45 days? gstore train %s --targets %s\n", filepath.Join(task, "manifest.yaml"), dir, task)
 	}
 	return &trainOptions{task: "targets", targets: targets.Config{Targets: task, Epochs: o.epochs, Seed: o.seed}}, nil
+}
+
+// ingested makes a store of a source, which it closes.
+func ingested(ctx context.Context, dir string, src ingest.Source, o ingest.Options) (*ingest.Report, error) {
+	report, err := ingest.Run(ctx, dir, src, o)
+	return report, errors.Join(err, src.Close())
 }
 
 // unpack copies a folder of an embedded file system to disk.

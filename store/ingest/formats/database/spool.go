@@ -1,6 +1,7 @@
 package database
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/gstore/gstore/blocks/parquets"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/files"
 	"github.com/gstore/gstore/store/ingest/formats/postgres"
 	"github.com/gstore/gstore/store/ingest/formats/table"
 )
@@ -141,7 +143,7 @@ func spoolValue(kind postgres.Kind, field []byte) (parquet.Value, error) {
 	case postgres.Boolean:
 		return parquet.BooleanValue(string(field) == "t"), nil
 	}
-	return parquet.ByteArrayValue([]byte(string(field))), nil
+	return parquet.ByteArrayValue(bytes.Clone(field)), nil
 }
 
 // writeFile makes a file of a folder, whole or not at all.
@@ -157,9 +159,5 @@ func writeFile(fs vfs.FS, dir, name string, write func(w io.Writer) error) (err 
 	if err := fs.Rename(part, fs.PathJoin(dir, name)); err != nil {
 		return err
 	}
-	d, err := fs.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return files.SyncDir(fs, dir)
 }

@@ -147,3 +147,12 @@ func FindSuffix(fs vfs.FS, dir, suffix string) string {
 	}
 	return found
 }
+
+// SyncDir makes the names of a folder last.
+func SyncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

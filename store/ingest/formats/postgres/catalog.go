@@ -40,7 +40,7 @@ const (
 // Tables are those that the search path of the connection finds, by name, but for parts of partitioned ones, which their whole has. Notes
 // say which tables, columns and references are left out, and why.
 func (db *DB) Tables(ctx context.Context) (tables []*Table, notes []string, err error) {
-	found, err := db.rows(ctx, `SELECT c.oid, c.relname, c.oid::regclass, has_table_privilege(c.oid, 'SELECT'), c.relkind
+	found, err := db.rows(ctx, `SELECT c.oid, c.relname, c.oid::regclass, has_table_privilege(c.oid, 'SELECT')
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND pg_table_is_visible(c.oid) AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema'
 		ORDER BY c.relname COLLATE "C"`)

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -73,7 +72,7 @@ func Open(ctx context.Context, path string) (_ *File, err error) {
 		return nil, err
 	}
 	if err = f.begin(ctx); code(err) == lib.SQLITE_CANTOPEN { // of a journal ahead of the file, in a folder that cannot be written
-		if err = errors.Join(f.Close()); err != nil {
+		if err = f.Close(); err != nil {
 			return nil, err
 		}
 		if f.db, err = f.connect(true); err != nil {
@@ -152,7 +151,7 @@ func (f *File) Notes() []string { return f.notes }
 
 // relation finds one by its name, as SQL does: in capitals or not.
 func (f *File) relation(name string) *Relation {
-	k := slices.IndexFunc(f.tables, func(r *Relation) bool { return strings.EqualFold(r.Name, name) })
+	k := table.Find(f.names(), name)
 	if k < 0 {
 		return nil
 	}

@@ -36,23 +36,16 @@ func (f *File) Table(ctx context.Context, name string) (*Table, error) {
 // until the file is closed: the statement runs once. What it is called is for messages.
 func (f *File) Query(ctx context.Context, called, text string) (*Table, error) {
 	f.answers++
-	t := &Table{f: f, where: f.path + ": query " + called, from: fmt.Sprintf(`temp."answer %d"`, f.answers), order: []string{"rowid"}}
-	if _, err := f.conn.ExecContext(ctx, "CREATE TEMP TABLE "+strings.TrimPrefix(t.from, "temp.")+" AS "+text); err != nil {
+	r := &Relation{Declared: table.Declared{Name: fmt.Sprintf("answer %d", f.answers)}}
+	t := &Table{f: f, where: f.path + ": query " + called, from: "temp." + quoted(r.Name)}
+	if _, err := f.conn.ExecContext(ctx, "CREATE TEMP TABLE "+quoted(r.Name)+" AS "+text); err != nil {
 		return nil, errors.Join(ctx.Err(), ingest.Inputf(t.where, "%v", err))
 	}
-	rows, err := f.conn.QueryContext(ctx, "SELECT * FROM "+t.from+" LIMIT 0")
-	if err != nil {
+	if err := f.describeColumns(ctx, r, false); err != nil {
 		return nil, f.wrap(err)
 	}
-	var columns []declared
-	names, err := rows.Columns()
-	for _, n := range names {
-		columns = append(columns, declared{name: n})
-	}
-	if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
-		return nil, f.wrap(err)
-	}
-	return t, t.lookAt(ctx, columns)
+	t.order = r.order
+	return t, t.lookAt(ctx, r.columns)
 }
 
 // lookAt finds out what the table's columns hold.

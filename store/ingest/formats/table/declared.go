@@ -30,9 +30,13 @@ type Reference struct {
 // Resolve makes references of the tables' foreign keys, in the order of the columns that they begin with. Notes say which are left out,
 // and why.
 func Resolve(tables []*Declared) (notes []string) {
+	names := make([]string, len(tables))
+	for k, t := range tables {
+		names[k] = t.Name
+	}
 	for _, t := range tables {
 		for _, f := range t.Foreign {
-			ref, why := f.resolve(t, tables)
+			ref, why := f.resolve(t, tables, Find(names, f.Table))
 			if why != "" {
 				notes = append(notes, fmt.Sprintf("foreign key %q of %s to %s is left out: %s", f.From, t.Name, f.Table, why))
 				continue
@@ -49,12 +53,12 @@ func Resolve(tables []*Declared) (notes []string) {
 	return notes
 }
 
-func (f *Foreign) resolve(t *Declared, tables []*Declared) (_ Reference, why string) {
-	k := Find(tables, f.Table)
-	if k < 0 {
+// resolve makes a reference of a foreign key of t to the table at a place.
+func (f *Foreign) resolve(t *Declared, tables []*Declared, place int) (_ Reference, why string) {
+	if place < 0 {
 		return Reference{}, "there is no such table"
 	}
-	named := tables[k]
+	named := tables[place]
 	to := f.To
 	if len(to) == 0 {
 		to = named.Key
@@ -67,11 +71,11 @@ func (f *Foreign) resolve(t *Declared, tables []*Declared) (_ Reference, why str
 	}
 	ref := Reference{Table: named.Name}
 	for _, key := range named.Key {
-		k := find(to, key)
+		k := Find(to, key)
 		if k < 0 {
 			return Reference{}, fmt.Sprintf("the primary key there is %q", named.Key)
 		}
-		c := find(t.Columns, f.From[k])
+		c := Find(t.Columns, f.From[k])
 		if c < 0 {
 			return Reference{}, fmt.Sprintf("column %q is not read", f.From[k])
 		}
@@ -80,16 +84,8 @@ func (f *Foreign) resolve(t *Declared, tables []*Declared) (_ Reference, why str
 	return ref, ""
 }
 
-// Find is the place of a table by its name, as SQL finds it: in capitals or not, if none has the very name; −1 = there is none.
-func Find(tables []*Declared, name string) int {
-	names := make([]string, len(tables))
-	for k, t := range tables {
-		names[k] = t.Name
-	}
-	return find(names, name)
-}
-
-func find(names []string, name string) int {
+// Find is the place of a name among some, as SQL finds it: in capitals or not, if none is the very name; −1 = it is not there.
+func Find(names []string, name string) int {
 	if k := slices.Index(names, name); k >= 0 {
 		return k
 	}
