@@ -87,16 +87,16 @@ func NewIngest(e *command.Env) *cobra.Command {
 It finds out which format INPUT has, and prints what became of each column.
 
 INPUT may be a file, a folder, - for standard input, or the address of a PostgreSQL
-database. Standard input, a pipe and a database are first copied to files beside the
-store, because a graph is read more than once.
+database. Standard input, a pipe and what is at an address are first copied to files
+beside the store, because a graph is read more than once.
 
 The store appears when it is complete. After a crash, --resume goes on where the
 ingest stopped; without it, the ingest begins anew. Malformed input is refused with
 file and position.
 
 Of a database, in PostgreSQL, an SQLite file or a folder of tables with a schema,
-rows become nodes and foreign keys edges. --dry-run writes the schema that INPUT is taken for as YAML
-to standard output; edited, it is what --schema reads.
+rows become nodes and foreign keys edges. --dry-run writes the schema that INPUT is
+taken for as YAML to standard output; edited, it is what --schema reads.
 
 With --mem, a graph that training will not hold in memory is laid out so that it can
 be trained a part at a time.`,
