@@ -356,6 +356,9 @@ func (m *Manifest) ColumnNames(role Role) []string {
 // HubsWhy is why the partitioning has pinned hubs, or none, in words; "" if nobody asked.
 func (m *Manifest) HubsWhy() string { return m.Ingest["hubs_why"] }
 
+// DatabaseSchema is what the database was taken for that the version was made of, in YAML; "" if it was made of something else.
+func (m *Manifest) DatabaseSchema() string { return m.Ingest["schema"] }
+
 // Bytes is the size of the version's data files together.
 func (m *Manifest) Bytes() int64 {
 	var n int64

@@ -21,13 +21,15 @@ import (
 
 // Checkpoint is a trained model: what [Predict] needs to use it again.
 type Checkpoint struct {
-	Version uint64        `json:"version"` // of the store that it was trained on
-	Config  Config        `json:"config"`
-	Summary Summary       `json:"summary"`
-	Table   string        `json:"table"` // of the entities
-	Task    database.Task `json:"task"`
-	Mean    float64       `json:"mean"` // of a regression's targets, and their deviation
-	Spread  float64       `json:"spread"`
+	Version uint64  `json:"version"` // of the store that it was trained on
+	Config  Config  `json:"config"`
+	Summary Summary `json:"summary"`
+	Table   string  `json:"table"` // of the entities
+	// Encoding is what the store's columns mean; "" of models that were saved before it was kept.
+	Encoding string        `json:"encoding,omitempty"`
+	Task     database.Task `json:"task"`
+	Mean     float64       `json:"mean"` // of a regression's targets, and their deviation
+	Spread   float64       `json:"spread"`
 	// Parameters are those of encoders and head, and Layers those behind them in Params.
 	Parameters []nn.Shape `json:"parameters"`
 	Layers     []nn.Shape `json:"layers"`
@@ -138,6 +140,10 @@ type Question struct {
 func Predict(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question) (answers []float32, err error) {
 	if err := cfg.Normalize(); err != nil {
 		return nil, err
+	}
+	if now := encoding(st.Manifest()); c.Encoding != "" && c.Encoding != now {
+		return nil, fmt.Errorf("predict: %w: the columns of %s have other scales or categories than those that the model was trained on: rows that are added by gstore append keep them, a database that is ingested anew does not; train again",
+			store.ErrInvalid, st.Dir())
 	}
 	o, err := open(ctx, st, dev, &cfg, use{entity: c.Table, examples: len(questions), saved: int64(len(c.Params))})
 	if err != nil {

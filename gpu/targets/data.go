@@ -2,7 +2,10 @@ package targets
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -54,6 +57,17 @@ func features(m *store.Manifest) (names []string) {
 		}
 	}
 	return names
+}
+
+// encoding tells stores apart whose columns of a name mean another thing: of other elements or categories, or standardised otherwise.
+func encoding(m *store.Manifest) string {
+	h := sha256.New()
+	for _, name := range features(m) {
+		if c, err := m.Column(name); err == nil {
+			_ = json.NewEncoder(h).Encode([]any{c.Name, c.Elem, c.Dim, c.Elements, c.Categories, c.Standard, c.Scale})
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // bufferOptions are those of the graph of a run.

@@ -128,7 +128,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	if hooks.Start != nil {
 		hooks.Start(cfg, *sum)
 	}
-	c = &Checkpoint{Version: at.Version, Config: cfg, Table: tables.task.Table, Task: *tables.task}
+	c = &Checkpoint{Version: at.Version, Config: cfg, Table: tables.task.Table, Task: *tables.task, Encoding: encoding(st.Manifest())}
 	if err := t.run(ctx, dev, o, state, c); err != nil {
 		return nil, err
 	}

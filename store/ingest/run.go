@@ -486,6 +486,9 @@ func (r *Job) describe(nodes uint64, partitions int) {
 		"partitions": strconv.Itoa(partitions), "seed": strconv.FormatUint(r.Options.Seed, 10),
 		"hubs": hubs, "self_loops": string(r.Options.SelfLoops), "dedup": string(r.Options.Dedup),
 	}
+	if r.Desc.Schema != "" {
+		r.Manifest.Ingest["schema"] = r.Desc.Schema
+	}
 	if len(r.Desc.Uses) > 0 {
 		r.Manifest.Ingest["columns"] = usesText(r.Desc.Uses)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/database"
 	"github.com/gstore/gstore/store/ingest/formats/files"
@@ -38,7 +39,11 @@ type Options struct {
 	// to rows that are not there; "" = they are left out.
 	Schema   string
 	Dangling ingest.Dangling
-	FS       vfs.FS // where the input is; nil = the real file system
+	// Store, if not nil, is the store that rows are added to. Keyless says which of a database's rows without a key are new; "" = those later
+	// than the store's.
+	Store   *store.Store
+	Keyless database.Keyless
+	FS      vfs.FS // where the input is; nil = the real file system
 	// Input is what the source is called in the store, such as "-"; "" = its path.
 	Input string
 }
@@ -164,13 +169,12 @@ func (o *Options) checkNamed(d *ingest.Description) error {
 const databaseFormat = "database"
 
 func openDatabase(path string, o Options, draft bool) (*database.Source, error) {
-	if o.Text.Like != nil {
-		return nil, fmt.Errorf("%w: rows of a database cannot be added to a store: ingest the whole database anew", ingest.ErrOptions)
-	}
 	if len(o.Text.Skip)+len(o.Text.Use)+len(o.Text.Label) > 0 {
 		return nil, fmt.Errorf("%w: --skip, --use and --label are for tables without a schema: in a database's (--dry-run writes it) the kind of a column says what becomes of it, such as skip", ingest.ErrOptions)
 	}
-	return database.Open(o.FS, path, database.Options{Schema: o.Schema, Dangling: o.Dangling, Text: o.Text, Draft: draft})
+	text := o.Text
+	text.Like, text.LikeTypes = nil, nil
+	return database.Open(o.FS, path, database.Options{Schema: o.Schema, Dangling: o.Dangling, Like: o.Store, Keyless: o.Keyless, Text: text, Draft: draft})
 }
 
 // Schema opens the database at path and returns what its tables are taken for, and what would become of their columns. Errors are those of Open.
@@ -203,8 +207,8 @@ func openAs(path string, o Options) (ingest.Source, error) {
 		return nil, fmt.Errorf("%w: tables of nodes go with formats edgelist, parquet and tables, not %s",
 			ingest.ErrOptions, f.name)
 	}
-	if f.name != databaseFormat && (o.Schema != "" || o.Dangling != "") {
-		return nil, fmt.Errorf("%w: a schema, and a rule for references that dangle, go with format %s, not %s", ingest.ErrOptions, databaseFormat, f.name)
+	if f.name != databaseFormat && (o.Schema != "" || o.Dangling != "" || o.Keyless != "") {
+		return nil, fmt.Errorf("%w: a schema, and rules for references that dangle and rows without a key, go with format %s, not %s", ingest.ErrOptions, databaseFormat, f.name)
 	}
 	if f.export != nil {
 		x, err := files.ReadExport(o.FS, path)
@@ -220,7 +224,7 @@ func openAs(path string, o Options) (ingest.Source, error) {
 
 // formatOf is the format that o names, or the one it detects.
 func formatOf(path string, o *Options) (*form, error) {
-	if o.Schema != "" && (o.Format == "" || o.Format == "auto") { // tables that nothing else is known of
+	if (o.Schema != "" || o.growsDatabase(path)) && (o.Format == "" || o.Format == "auto") { // tables that nothing else is known of
 		o.Format = databaseFormat
 	}
 	if o.Format != "" && o.Format != "auto" {
@@ -230,6 +234,15 @@ func formatOf(path string, o *Options) (*form, error) {
 		return nil, fmt.Errorf("%w: format %q (known: auto, %s)", ingest.ErrOptions, o.Format, strings.Join(Names(), ", "))
 	}
 	return detect(o.FS, path)
+}
+
+// growsDatabase reports whether tables at path are those of a database whose rows the store has.
+func (o *Options) growsDatabase(path string) bool {
+	if o.Store == nil || o.Store.Manifest().DatabaseSchema() == "" {
+		return false
+	}
+	info, err := o.FS.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // detect is the format of what is at path.

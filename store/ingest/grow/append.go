@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/blocks"
@@ -64,6 +65,7 @@ type Report struct {
 	Duplicates       uint64 // edges dropped: in the input twice, or in the store
 	SelfLoops        uint64 // dropped
 	EdgesGone        uint64 // stored edges that were deleted, or replaced
+	EdgesDangling    uint64 // edges to nodes that neither the store nor the source has, where these are left out
 	EdgesMissing     uint64 // edges of the source that were to be deleted, and that the store does not have
 	StripesRewritten int    // of partitions that were there
 	BytesWritten     int64  // the new version's own files
@@ -128,6 +130,7 @@ type appender struct {
 	newNodes uint64
 	assigner partitioner.Assigner // of new nodes to new partitions, by consecutive numbers
 	sizes    []uint32             // of new partitions
+	rows     *roaring64.Bitmap    // ranks that the source has rows of; nil: what edges name is a node
 	idTypes  []string             // that external ids begin with, in the schema's order; nil = ids do not say their types
 	newTypes []uint64             // new nodes of each of the store's types, one type's behind another's; nil = not known
 
@@ -246,7 +249,7 @@ func (a *appender) adopt() error {
 		return source.Inputf(d.Input, "rows of nodes beside edges to delete: leave them out")
 	}
 	desc := *d
-	desc.EdgeColumns, desc.HasRelation = nil, false
+	desc.EdgeColumns, desc.HasRelation, desc.Dangling = nil, false, "" // edges that dangle are known by then
 	for i := range m.Columns {
 		c := &m.Columns[i]
 		switch {

@@ -106,10 +106,21 @@ func (a *appender) readEdges(ctx context.Context, s *edges.Scatter) error {
 		if a.o.Change == Delete {
 			return s.Add(worker, w.taken.there(a, &out))
 		}
+		if a.rows != nil {
+			b, err := w.taken.known(a, &out)
+			if err != nil {
+				return err
+			}
+			return s.Add(worker, b)
+		}
 		return s.Add(worker, &out)
 	})
 	for k := range scratch {
-		a.rep.EdgesMissing += scratch[k].taken.missing
+		if n := scratch[k].taken.missing; a.o.Change == Delete {
+			a.rep.EdgesMissing += n
+		} else {
+			a.rep.EdgesDangling += n
+		}
 	}
 	if err == nil && a.edges.Options.SelfLoops == ingest.SelfLoopsAdd {
 		err = s.AddLoops(ctx)

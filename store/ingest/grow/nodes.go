@@ -235,7 +235,7 @@ func (a *appender) addIDs(ctx context.Context) (err error) {
 	// New nodes are numbered by ascending external id.
 	err = a.edges.Dictionary.Each(ctx, func(rank uint64, id []byte) error {
 		node := store.NodeID(a.internal[rank])
-		if uint64(node) < old {
+		if uint64(node) < old || node == store.NoNode {
 			return nil
 		}
 		if text {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest/scratch"
@@ -17,7 +19,8 @@ import (
 func (a *appender) resolve(ctx context.Context) error {
 	r := a.edges
 	desc := r.Desc
-	ids := *a.desc // the dictionary takes dense ids as integers
+	ids := *a.desc // the dictionary takes dense ids as integers, and ends of edges that may be in the store
+	ids.Dangling = ""
 	if ids.IDs == store.IDsDense {
 		ids.IDs = store.IDsIntegers
 	}
@@ -32,6 +35,11 @@ func (a *appender) resolve(ctx context.Context) error {
 		return err
 	}
 	n := r.Dictionary.Len()
+	if a.desc.NodesByRows() {
+		if err := a.findRows(ctx, n); err != nil {
+			return err
+		}
+	}
 	if a.mem, err = scratch.Alloc(8 * int64(n)); err != nil {
 		return err
 	}
@@ -55,6 +63,24 @@ func (a *appender) resolve(ctx context.Context) error {
 	return a.refuseNew(uint64(n))
 }
 
+// findRows finds out which of n ranks the source has rows of: the others are ends of edges alone.
+func (a *appender) findRows(ctx context.Context, n int) error {
+	a.rows = roaring64.New()
+	s, ok := a.src.(source.KeyedSource)
+	if !ok {
+		return fmt.Errorf("ingest: %s has rows of nodes and is no KeyedSource", a.desc.Input)
+	}
+	return s.NodeIDs(ctx, a.edges.Env(), func(ids *source.IDs, at source.Position) error {
+		for i := range ids.Len() {
+			rank, ok := a.edges.Dictionary.Rank(ids, i)
+			if !ok || !a.rows.CheckedAdd(uint64(rank)) {
+				return source.Inputf(at.Of(i), "a second row of key %s, expected one of each", a.edges.Dictionary.Show(ids, i))
+			}
+		}
+		return ctx.Err()
+	})
+}
+
 // newAlways nodes may be new whatever their share: a first try is not refused.
 const newAlways = 10
 
@@ -69,7 +95,7 @@ func (a *appender) refuseNew(n uint64) error {
 // number numbers the nodes of n ranks that the store does not have.
 func (a *appender) number(from, n int, _ []uint64) error {
 	for rank, id := range a.internal[from : from+n] {
-		if store.NodeID(id) == store.NoNode {
+		if store.NodeID(id) == store.NoNode && (a.rows == nil || a.rows.Contains(uint64(from+rank))) {
 			a.internal[from+rank] = a.m.Nodes + a.newNodes
 			a.newNodes++
 		}
@@ -122,7 +148,9 @@ func (a *appender) lookup(ctx context.Context, found func(from, n int, external 
 	flush := func() error {
 		n := max(len(ints), len(text))
 		var err error
-		if d.Strings {
+		if d.Strings && a.rows != nil { // which say their types
+			err = a.base.LookupStrings(ctx, text, out[:n])
+		} else if d.Strings {
 			err = a.base.LookupNames(ctx, text, out[:n])
 		} else {
 			err = a.base.LookupInts(ctx, ints, out[:n])

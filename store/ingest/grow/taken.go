@@ -33,24 +33,64 @@ func (c Change) equal() edges.Equal {
 // noRelation is a relation that the store does not have.
 const noRelation = 1<<32 - 1
 
-// taken is room for a batch of edges to delete.
+// taken is room for a batch of edges without those whose ends are in no store.
 type taken struct {
 	src, dst  []uint64
 	relations []uint32
 	zeros     []byte
 	columns   [][]byte
-	missing   uint64 // so far: of a node or a relation that the store does not have
+	kept      [][]byte // columns of the others
+	missing   uint64   // so far: of a node or a relation that the store does not have
 }
 
-// there is b, whose ends are ranks, without edges that the store cannot have. Its columns are zeros.
+// has reports whether a rank's node is in the store, or will be.
+func (a *appender) has(rank uint64) bool {
+	return rank < uint64(len(a.internal)) && store.NodeID(a.internal[rank]) != store.NoNode
+}
+
+// known is b, whose ends are ranks, without edges that dangle: b itself where none does.
+func (w *taken) known(a *appender, b *source.EdgeBatch) (*source.EdgeBatch, error) {
+	dangles := func(i int) bool { return !a.has(b.Src.Ints[i]) || !a.has(b.Dst.Ints[i]) }
+	first := 0
+	for first < b.Len() && !dangles(first) {
+		first++
+	}
+	switch {
+	case first == b.Len():
+		return b, nil
+	case a.desc.Dangling == source.DanglingError:
+		return nil, source.Inputf(b.At.Of(first), "relation %s leads to a row that neither the store nor the input has; --dangling drop leaves such edges out, --dangling node makes nodes of what they name",
+			a.m.Schema.Relations[b.Relations[first]].Name)
+	}
+	w.src, w.dst, w.relations = w.src[:0], w.dst[:0], w.relations[:0]
+	w.kept = slices.Grow(w.kept[:0], len(b.Columns))[:len(b.Columns)]
+	for k := range w.kept {
+		w.kept[k] = w.kept[k][:0]
+	}
+	out := *b
+	out.At.Lines = nil
+	for i := range b.Len() {
+		if i >= first && dangles(i) {
+			w.missing++
+			continue
+		}
+		w.src, w.dst, w.relations = append(w.src, b.Src.Ints[i]), append(w.dst, b.Dst.Ints[i]), append(w.relations, b.Relations[i])
+		out.At.Lines = append(out.At.Lines, b.At.Number(i))
+		for k, c := range b.Columns {
+			size := len(c) / b.Len()
+			w.kept[k] = append(w.kept[k], c[i*size:(i+1)*size]...)
+		}
+	}
+	out.Src, out.Dst, out.Relations, out.Columns = source.IDs{Ints: w.src}, source.IDs{Ints: w.dst}, w.relations, w.kept
+	return &out, nil
+}
+
+// there is b, of edges to delete, whose ends are ranks, without edges that the store cannot have. Its columns are zeros.
 func (w *taken) there(a *appender, b *source.EdgeBatch) *source.EdgeBatch {
 	w.src, w.dst, w.relations = w.src[:0], w.dst[:0], w.relations[:0]
-	known := func(rank uint64) bool {
-		return rank < uint64(len(a.internal)) && store.NodeID(a.internal[rank]) != store.NoNode
-	}
 	for i := range b.Len() {
 		src, dst := b.Src.Ints[i], b.Dst.Ints[i]
-		if !known(src) || !known(dst) || b.Relations != nil && b.Relations[i] == noRelation {
+		if !a.has(src) || !a.has(dst) || b.Relations != nil && b.Relations[i] == noRelation {
 			w.missing++
 			continue
 		}

@@ -57,7 +57,7 @@ func (a *appender) typesOfIDs(ctx context.Context) error {
 	found, last, ordered := make([]uint64, len(a.m.Schema.NodeTypes)), -1, true
 	old := a.base.Manifest().Nodes
 	err := a.edges.Dictionary.Each(ctx, func(rank uint64, id []byte) error {
-		if a.internal[rank] < old {
+		if a.internal[rank] < old || store.NodeID(a.internal[rank]) == store.NoNode {
 			return nil
 		}
 		t := a.typeOf(string(id))

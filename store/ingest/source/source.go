@@ -102,6 +102,8 @@ type Description struct {
 
 	// Undirected says that each edge stands for both directions, as an export of an undirected store says of itself.
 	Undirected bool
+	// Schema says what a database was taken for, in YAML; "" = the source is none. It is kept with the store, whose rows to come are read by it.
+	Schema string
 	// Uses says, for people, what every column of the input became; Notes what else they should know, such
 	// as files that were not read. Both are kept with the store.
 	Uses  []ColumnUse

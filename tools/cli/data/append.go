@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +14,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/formats/database"
 	"github.com/gstore/gstore/store/ingest/grow"
 	"github.com/gstore/gstore/tools/cli/command"
 )
@@ -31,6 +34,7 @@ type appendOptions struct {
 	byTime   string
 	update   bool
 	remove   bool
+	keyless  string
 }
 
 // relabels reports whether labels or a split are given to nodes that the store has, rather than anything added.
@@ -66,6 +70,12 @@ called by it. A new node always says its type. Edges that say no relation are of
 that their file is called by (customer-bought-item.csv), or of the only one that there is.
 Lines of three fields whose second is a relation of the store are head, relation and tail.
 
+In a store of a database (folder, SQLite file, postgres:// address) INPUT is the database as
+it is now, or new rows of its tables: rows whose key the store does not have are added, by
+the schema, the categories and the scales of the ingest, with what they refer to. A model
+that was trained before predicts for them too. Rows that the store has stay as they are
+there. Of tables without a key, rows later than the store's are new (--keyless).
+
 With --update, edges that the store has of the same ends and relation are replaced: weights,
 times and features of edges are INPUT's. With --delete they are taken out, whatever columns
 INPUT has; parallel ones go together, and nodes stay. Both rewrite the parts of the graph
@@ -86,6 +96,7 @@ store is as it was.`,
   gstore append web.gstore today.tsv --columns src,dst
   gstore append shop.gstore week.csv --nodes customer.csv --dry-run
   gstore append shop.gstore returned.csv --delete
+  gstore append shop.gstore shop.sqlite
   gstore append shop.gstore --nodes customer=segments.csv --label segment
   gstore append shop.gstore --nodes customer.csv --update
   gstore append shop.gstore --split-random 80/10/10:7
@@ -120,6 +131,7 @@ store is as it was.`,
 		f.BoolVar(&o.update, "update", false, "replace edges that the store has; without INPUT, the features of nodes that --nodes names")
 		f.BoolVar(&o.remove, "delete", false, "take INPUT's edges out of the store")
 	})
+	f.StringVar(&o.keyless, "keyless", "", "which rows of a database's tables without a key are new: later = those with a time after the latest that the store has, all, or rest = those behind as many as it has (default: later)")
 	f.StringVar(&o.newNodes, "new-nodes", newFew, "ok = any number of nodes may be new; few = at most half of those that edges without rows of nodes name")
 	f.BoolVar(&o.dryRun, "dry-run", false, "say what the next version would be, and leave the store as it is")
 	f.IntVar(&o.keep, "keep-versions", 2, "how many versions to keep, the new one included")
@@ -136,6 +148,8 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 		return err
 	case o.newNodes != newFew && o.newNodes != newOK:
 		return command.Usagef("--new-nodes %s: expected few or ok", o.newNodes)
+	case o.keyless != "" && !slices.Contains(database.Keylesses(), database.Keyless(o.keyless)):
+		return command.Usagef("--keyless %s: expected one of %v", o.keyless, database.Keylesses())
 	case o.update && o.remove:
 		return command.Usagef("--update and --delete: give one of both")
 	case o.remove && len(o.input.nodes) > 0:
@@ -159,18 +173,14 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	}
 	defer command.LimitHeap(ingest.HeapBytes(in))()
 	begin := time.Now()
-	if o.features == "" && (len(args) == 2 || len(o.input.nodes) > 0) {
-		if err := like(ctx, dir, &fo); err != nil {
-			return err
-		}
+	src, done, err := o.open(ctx, dir, args, &fo)
+	if errors.Is(err, database.ErrNoneNew) && !o.update && !o.remove {
+		return noneNew(e, dir, err)
 	}
-	src, err := o.source(args, fo)
 	if err != nil {
 		return err
 	}
-	if src != nil {
-		defer func() { err = errors.Join(err, src.Close()) }()
-	}
+	defer func() { err = errors.Join(err, done()) }()
 	bar := ingestProgress{e: e}
 	ao := grow.Options{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Missing: in.Missing, Normalize: o.scaled, Note: in.Note, DryRun: o.dryRun, Progress: bar.tell}
 	if o.newNodes == newFew {
@@ -201,7 +211,7 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	m := r.Manifest
 	e.Event("summary", map[string]any{"store": dir, "version": m.Version, "dry_run": o.dryRun, "nodes": m.Nodes, "edges": m.Edges, "partitions": len(m.Partitions),
 		"new_nodes": r.NewNodes, "new_partitions": r.NewPartitions, "edges_read": r.EdgesRead, "edges_added": r.EdgesAdded,
-		"edges_gone": r.EdgesGone, "edges_missing": r.EdgesMissing,
+		"edges_gone": r.EdgesGone, "edges_missing": r.EdgesMissing, "edges_dangling": r.EdgesDangling,
 		"duplicates": r.Duplicates, "self_loops_dropped": r.SelfLoops, "rows_rewritten": r.StripesRewritten, "bytes_written": r.BytesWritten,
 		"bytes_spilled": r.BytesSpilled, "new_relations": r.NewRelations, "columns_dropped": r.Dropped, "columns_filled": r.Filled, "peak_rss_bytes": r.PeakRSSBytes,
 		"relabelled": r.Relabelled, "seconds": time.Since(begin).Seconds(), "cpu_seconds": usage.CPUSeconds()})
@@ -210,6 +220,11 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	}
 	if o.dryRun {
 		fmt.Fprint(e.Stdout, "--dry-run: the store is as it was; the next version would be\n")
+	}
+	if src != nil && src.Describe().Schema != "" {
+		for _, note := range src.Describe().Notes {
+			fmt.Fprintf(e.Stdout, "%s\n", note)
+		}
 	}
 	o.tell(e, dir, r, time.Since(begin))
 	return nil
@@ -244,12 +259,56 @@ func (o *appendOptions) tellEdges(e *command.Env, dir string, r *grow.Report, to
 	if r.EdgesMissing > 0 {
 		e.Warn(fmt.Sprintf("%d of the %d edges are not in the store: ends and relation must be its own (gstore inspect %s)", r.EdgesMissing, r.EdgesRead, dir))
 	}
+	if r.EdgesDangling > 0 {
+		fmt.Fprintf(e.Stdout, "%d references lead to rows that neither the store nor the input has: they are left out\n", r.EdgesDangling)
+	}
 	for _, name := range r.NewRelations {
 		fmt.Fprintf(e.Stdout, "relation %s is new: a model of relations that was trained before has no parameters for it\n", name)
 	}
 	for _, f := range r.Filled {
 		fmt.Fprintf(e.Stdout, "column %s: the input has no rows of the %d new nodes, which have %s\n", f.Column, r.NewNodes, f.With)
 	}
+}
+
+// open opens what is appended, and what it takes: the store, and the copy of a database at an address. done closes them.
+func (o *appendOptions) open(ctx context.Context, dir string, args []string, fo *formats.Options) (src ingest.Source, done func() error, err error) {
+	var closing []func() error
+	all := func() (err error) {
+		for _, f := range slices.Backward(closing) {
+			err = errors.Join(err, f())
+		}
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, all())
+		}
+	}()
+	if o.features == "" && (len(args) == 2 || len(o.input.nodes) > 0) {
+		if err := like(ctx, dir, fo); err != nil {
+			return nil, nil, err
+		}
+		closing = append(closing, fo.Store.Close)
+	}
+	fo.Keyless = database.Keyless(o.keyless)
+	if len(args) == 2 && formats.IsAddress(args[1]) {
+		base := filepath.Clean(dir) + ".stdin"
+		fo.Input = formats.PublicAddress(args[1])
+		path, err := formats.SpoolDatabase(ctx, nil, base, args[1], false)
+		if err != nil {
+			return nil, nil, err
+		}
+		closing = append(closing, func() error { return formats.RemoveSpool(nil, base) })
+		args = []string{dir, path}
+	}
+	src, err = o.source(args, *fo)
+	if src != nil {
+		closing = append(closing, src.Close)
+	}
+	if (o.update || o.remove) && (errors.Is(err, database.ErrNoneNew) || src != nil && src.Describe().Schema != "") {
+		return nil, nil, command.Usagef("--update and --delete are not for a database, whose rows that the store has stay as they are there: ingest it anew")
+	}
+	return src, all, err
 }
 
 // source opens what is appended. Text names nodes as the store does, unless --ids says otherwise.
@@ -286,7 +345,21 @@ func (o *appendOptions) relabel(ctx context.Context, dir string, src ingest.Sour
 	return grow.Relabel(ctx, dir, src, of, ao)
 }
 
-// like makes text be read as the store's: its ids, types and columns.
+// noneNew says that the store has all rows of a database: that is no error of a command which is run every week.
+func noneNew(e *command.Env, dir string, none error) error {
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return err
+	}
+	m := s.Manifest()
+	e.Event("summary", map[string]any{"store": dir, "version": m.Version, "nodes": m.Nodes, "edges": m.Edges, "partitions": len(m.Partitions), "new_nodes": 0, "edges_added": 0})
+	if !e.JSON && !e.Quiet {
+		fmt.Fprintf(e.Stdout, "%s: version %d stays: %v\n", dir, m.Version, none)
+	}
+	return s.Close()
+}
+
+// like makes input be read as the store's: its ids, types and columns. The store stays open.
 func like(ctx context.Context, dir string, fo *formats.Options) error {
 	s, err := store.Open(dir, store.Options{})
 	if err != nil {
@@ -296,8 +369,11 @@ func like(ctx context.Context, dir string, fo *formats.Options) error {
 	if fo.Text.IDs == "" {
 		fo.Text.IDs = fo.Text.Like.IDs.Kind
 	}
-	fo.Text.LikeTypes, err = s.TypesOfIDs(ctx)
-	return errors.Join(err, s.Close())
+	if fo.Text.LikeTypes, err = s.TypesOfIDs(ctx); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	fo.Store = s
+	return nil
 }
 
 // tellRelabelled says which nodes got labels and parts of a split.

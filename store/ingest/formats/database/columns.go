@@ -107,7 +107,7 @@ func (r *rows) use(k int) string {
 	case Boolean:
 		return "boolean: feature " + r.name + marksOf
 	case Category:
-		return fmt.Sprintf("category of %d values: column %s.%s", len(s.values), r.name, c.Name)
+		return fmt.Sprintf("category of %d values: column %s.%s", len(r.values(k)), r.name, c.Name)
 	case Text:
 		return fmt.Sprintf("text: feature %s.%s of %d hashed n-grams", r.name, c.Name, textDim)
 	default:
@@ -161,7 +161,7 @@ func (r *rows) season() column {
 // numbers are the table's numbers and dates side by side.
 func (r *rows) numbers() column {
 	c := column{spec: ingest.ColumnSpec{Name: r.name + numbersOf, Elem: blocks.Float64, Measured: true}}
-	for _, k := range r.of(Number, Date) {
+	for _, k := range r.inOrder(r.of(Number, Date), numbersOf) {
 		days := r.kinds[k] == Date
 		c.want = append(c.want, table.Want{At: k, Elem: blocks.Float64, Days: days})
 		c.spec.Elements = append(c.spec.Elements, r.cols[k].Name)
@@ -176,8 +176,14 @@ func (r *rows) numbers() column {
 	return c
 }
 
-// marked lists the columns that have an element of marks: booleans, and numbers and dates of which some are missing.
+// isMissing ends the name of an element of marks that says so of a number or a date.
+const isMissing = " is missing"
+
+// marked lists the columns that have an element of marks: booleans, and numbers and dates of which some are missing, or were when a store was made.
 func (r *rows) marked() (columns []int) {
+	if _, ok := r.elements(marksOf); ok {
+		return r.inOrder(r.of(Boolean, Number, Date), marksOf)
+	}
 	for _, k := range r.of(Boolean, Number, Date) {
 		if r.kinds[k] == Boolean || r.stats[k].missing > 0 {
 			columns = append(columns, k)
@@ -194,7 +200,7 @@ func (r *rows) marks() column {
 		c.want = append(c.want, table.Want{At: k, Elem: blocks.Float64, Days: r.kinds[k] == Date})
 		name := r.cols[k].Name
 		if r.kinds[k] != Boolean {
-			name += " is missing"
+			name += isMissing
 		}
 		c.spec.Elements = append(c.spec.Elements, name)
 	}
@@ -220,9 +226,17 @@ func (r *rows) marks() column {
 	return c
 }
 
+// values are those of a category: the column's in order, or the store's.
+func (r *rows) values(k int) []string {
+	if c := r.stored[r.name+"."+r.cols[k].Name]; c != nil {
+		return c.Categories
+	}
+	return slices.Sorted(maps.Keys(r.stats[k].values))
+}
+
 // category is the place, from 1, of each value among the column's in order.
 func (r *rows) category(k int) column {
-	values := slices.Sorted(maps.Keys(r.stats[k].values))
+	values := r.values(k)
 	places := map[string]uint32{}
 	for i, v := range values {
 		places[v] = uint32(i + 1)

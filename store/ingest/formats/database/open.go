@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/files"
 	"github.com/gstore/gstore/store/ingest/formats/parquet"
@@ -26,6 +27,10 @@ type Options struct {
 	// Dangling says what becomes of references to rows that are not there; "" = they are left out and counted.
 	Dangling ingest.Dangling
 	Text     table.Options // how text is read
+	// Like, if not nil, is the store that the rows which it does not have are added to: the schema is the one that it was ingested by.
+	Like *store.Store
+	// Keyless says which rows of tables without a key are new; "" = [Later].
+	Keyless Keyless
 	// Draft says that only the schema is wanted, which may still have to be edited: tables none of which refers to another are no error.
 	Draft bool
 }
@@ -158,6 +163,9 @@ func (in *input) dir() string {
 // schema is what is said of the tables: by the user, or else by the input.
 func (in *input) schema() (*Schema, error) {
 	if in.o.Schema == "" {
+		if in.o.Like != nil {
+			return in.storeSchema()
+		}
 		return in.own, nil
 	}
 	b, err := readFile(in.fs, in.o.Schema)

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -50,6 +51,11 @@ func Open(fs vfs.FS, path string, o Options) (_ *Source, err error) {
 	if s.schema, err = s.in.schema(); err != nil {
 		return nil, err
 	}
+	if o.Like != nil {
+		if err := s.takeOver(); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.open(ctx); err != nil {
 		return nil, err
 	}
@@ -71,6 +77,9 @@ func (s *Source) open(ctx context.Context) error {
 	open, columns := map[string]table.Table{}, map[string][]table.Column{}
 	timed := false
 	for _, name := range s.schema.names() {
+		if !s.there(name) {
+			continue
+		}
 		t, err := s.in.table(ctx, name, s.schema.Tables[name])
 		if err != nil {
 			return err
@@ -78,9 +87,11 @@ func (s *Source) open(ctx context.Context) error {
 		open[name], columns[name] = t, t.Columns()
 		timed = timed || s.schema.Tables[name].Time != ""
 	}
-	inferKeys(s.schema, columns)
+	if s.in.o.Like == nil {
+		inferKeys(s.schema, columns)
+	}
 	for _, name := range s.schema.names() {
-		if t := s.schema.Tables[name]; !timed {
+		if t := s.schema.Tables[name]; !timed && s.in.o.Like == nil {
 			var others []string
 			if t.Time, others = inferTime(t, columns[name]); len(others) > 0 {
 				s.notes = append(s.notes, fmt.Sprintf("table %s has dates %q, none of which is taken for the time of its rows: they are known always (time: in a --schema names one)", name, others))
@@ -92,9 +103,21 @@ func (s *Source) open(ctx context.Context) error {
 	}
 	for _, name := range s.schema.names() {
 		said := s.schema.Tables[name]
+		if !s.there(name) {
+			continue
+		}
+		if s.in.o.Like != nil {
+			said.forget(columns[name])
+		}
 		r, err := openRows(open[name], name, said, columns[name])
 		if err != nil {
 			return err
+		}
+		if s.in.o.Like != nil {
+			if err := r.keepFresh(ctx, s.in.o); err != nil {
+				return err
+			}
+			r.like(s.in.o.Like.Manifest())
 		}
 		if err := r.survey(ctx); err != nil {
 			return err
@@ -116,7 +139,7 @@ func (s *Source) describe(o *Options) error {
 	d := &s.Desc
 	s.AddFiles(s.in.files...)
 	d.Keyed, d.Dangling, d.Edges, d.Notes = true, o.Dangling, 0, slices.Concat(s.schema.Notes, s.notes)
-	timed := slices.ContainsFunc(s.tables, func(r *rows) bool { return r.time >= 0 })
+	timed := slices.ContainsFunc(s.schema.names(), func(name string) bool { return s.schema.Tables[name].Time != "" })
 	if timed {
 		d.EdgeColumns = []ingest.ColumnSpec{{Name: "timestamp", Role: store.RoleEdge, Elem: blocks.Int64, Dim: 1}}
 	}
@@ -132,10 +155,16 @@ func (s *Source) describe(o *Options) error {
 		}
 		return nil
 	}
-	if len(d.Relations) == 0 {
+	if len(d.Relations) == 0 && o.Like == nil {
 		return ingest.Inputf(d.Input, "no table refers to another: a schema says which columns hold the keys of others (--dry-run writes one to be edited)")
 	}
 	if err := tables.SetTypes(s.Source, d.Input, s.schema.names(), nil); err != nil {
+		return err
+	}
+	if err := s.tellFresh(); err != nil {
+		return err
+	}
+	if err := s.keepSchema(); err != nil {
 		return err
 	}
 	d.HasRelation = true
@@ -154,6 +183,16 @@ func (s *Source) describe(o *Options) error {
 		s.tell(r)
 	}
 	return nil
+}
+
+// keepSchema makes the schema one that the store keeps.
+func (s *Source) keepSchema() error {
+	said := *s.schema
+	said.Notes = nil
+	var b bytes.Buffer
+	err := said.Write(&b)
+	s.Desc.Schema = b.String()
+	return err
 }
 
 // keys streams the ids of a table's rows.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/parquet"
 	"github.com/gstore/gstore/store/ingest/formats/sqlite"
@@ -30,6 +31,11 @@ type rows struct {
 	count int64
 	// words says that the words which pandas takes for missing are so, as in text; elsewhere nulls alone are.
 	words bool
+	// Of rows that are added to a store: its columns of the table by name, nil elsewhere; how many of the rows it has; and the number of the
+	// first of those that it has not, in a table without a key.
+	stored map[string]*store.ColumnInfo
+	known  int64
+	first  uint64
 }
 
 // wordy reports whether a table has text alone, in which words say that nothing is there.
@@ -98,7 +104,7 @@ func openRows(t table.Table, name string, said *Table, cols []table.Column) (*ro
 	return r, nil
 }
 
-// survey reads the table for the kinds of its columns.
+// survey reads the table for the kinds of its columns. Of one whose rows are added to a store the kinds are known.
 func (r *rows) survey(ctx context.Context) error {
 	r.stats = make([]stats, len(r.cols))
 	var want []table.Want
@@ -117,7 +123,7 @@ func (r *rows) survey(ctx context.Context) error {
 		return ingest.Inputf(r.Where(), "none of its columns %q can be read", table.ColumnNames(r.cols))
 	}
 	r.Use(want)
-	err := r.Read(ctx, ingest.Env{Threads: 1, MemoryBytes: ingest.SourceBytes}, want, func(b *table.Batch) error {
+	err := r.Read(ctx, oneThread, want, func(b *table.Batch) error {
 		r.count += int64(b.Rows)
 		for w, x := range want {
 			s := &r.stats[x.At]
@@ -139,6 +145,8 @@ func (r *rows) survey(ctx context.Context) error {
 		kind := r.said.Columns[r.cols[k].Name]
 		switch {
 		case kind != "":
+		case r.stored != nil:
+			kind = Skip
 		case r.isKey(k) || k == r.time || k == 0 && isRowNumber(r.cols[k].Name):
 			kind = Skip
 		default:
@@ -169,7 +177,7 @@ func (r *rows) checkKind(k int) error {
 		return bad("is " + c.Strange)
 	case c.List != (kind == Vector) || c.List && c.Text:
 		return bad("only lists of numbers are vectors, and nothing else")
-	case kind == Category && s.values == nil:
+	case kind == Category && s.values == nil && r.stored == nil:
 		return bad(fmt.Sprintf("has more than %d values: make it text or skip", categoriesMax))
 	case kind == Category && !surveyed(c):
 		return bad("holds no text and no integers")
@@ -258,7 +266,7 @@ func (x *reader) of(b *table.Batch) (*ingest.IDs, error) {
 // read streams columns with the ids of their rows, behind the key's in each batch.
 func (r *rows) read(ctx context.Context, env ingest.Env, want []table.Want, emit func(ids *ingest.IDs, b *table.Batch, first int) error) error {
 	all := append(texts(r.key), want...)
-	x := &reader{r: r}
+	x := &reader{r: r, next: r.first}
 	if len(all) == 0 { // rows are counted by any column
 		all = append(all, r.any())
 	}

@@ -34,6 +34,7 @@ type Table struct {
 	leaves []parquetLeaf // of cols
 	groups []parquetGroup
 	Rows   int64
+	skip   int // row groups that [Table.Read] leaves out
 }
 
 // parquetGroup is a row group.
@@ -217,12 +218,24 @@ func (t *Table) Use([]table.Want) {}
 
 // Read implements table.
 func (t *Table) Read(ctx context.Context, _ ingest.Env, want []table.Want, emit func(*table.Batch) error) error {
-	for k := range t.groups {
+	for k := t.skip; k < len(t.groups); k++ {
 		if err := t.readGroup(ctx, k, want, emit); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Skip implements [table.Skipper], by whole row groups.
+func (t *Table) Skip(rows uint64) (skipped uint64) {
+	t.skip = 0
+	for _, g := range t.groups {
+		if uint64(g.first+g.rows) > rows {
+			break
+		}
+		t.skip, skipped = t.skip+1, uint64(g.first+g.rows)
+	}
+	return skipped
 }
 
 // readParallel is read with row groups in any order, by as many threads as env has.

@@ -20,6 +20,7 @@ type Table struct {
 	from  string // what its rows are selected from
 	order []string
 	cols  []table.Column
+	first uint64 // row that is read first
 }
 
 // Table opens a table or a view by its name, and looks at the types of its values.
@@ -74,41 +75,45 @@ func (f *File) names() (names []string) {
 	return names
 }
 
-// look finds out what columns hold.
+// look finds out what columns hold. The least and the largest name of their values' types tell it: these are, in order, blob, integer, null, real and
+// text.
 func (t *Table) look(ctx context.Context, columns []declared) error {
-	type held struct{ integers, reals, texts, blobs, longest, others sql.NullInt64 }
+	type held struct {
+		least, most sql.NullString
+		others      sql.NullInt64 // of booleans: values that are none
+	}
 	var asked []string
 	var into []any
 	found := make([]held, len(columns))
 	for k, c := range columns {
 		q, h := quoted(c.name), &found[k]
-		asked = append(asked, fmt.Sprintf("sum(typeof(%[1]s)='integer'), sum(typeof(%[1]s)='real'), sum(typeof(%[1]s)='text'), sum(typeof(%[1]s)='blob'), "+
-			"max(octet_length(%[1]s)), sum(typeof(%[1]s)='integer' AND %[1]s NOT IN (0, 1))", q))
-		into = append(into, &h.integers, &h.reals, &h.texts, &h.blobs, &h.longest, &h.others)
+		asked = append(asked, fmt.Sprintf("min(typeof(%[1]s)), max(typeof(%[1]s))", q))
+		into = append(into, &h.least, &h.most)
+		if isBool(c) {
+			asked, into = append(asked, fmt.Sprintf("sum(%s NOT IN (0, 1))", q)), append(into, &h.others)
+		}
 	}
 	if err := t.f.conn.QueryRowContext(ctx, "SELECT "+strings.Join(asked, ", ")+" FROM "+t.from).Scan(into...); err != nil {
 		return err
 	}
 	for k, c := range columns {
-		h := found[k]
+		h := &found[k]
 		col := table.Column{Name: c.name, Dim: 1}
 		kind := strings.ToUpper(c.kind)
 		dated := strings.Contains(kind, "DATE") || strings.Contains(kind, "TIME")
 		switch {
-		case h.blobs.Int64 > 0:
+		case h.least.String == "blob":
 			col.Strange = "bytes (a BLOB)"
-		case h.texts.Int64 > 0:
-			if col.Text = true; h.longest.Int64 > cellMax {
-				return ingest.Inputf(t.Where(), "column %q has a text of %d bytes, at most %d are read", c.name, h.longest.Int64, cellMax)
-			}
+		case h.most.String == "text":
+			col.Text = true
 			if err := t.sample(ctx, &col); err != nil {
 				return err
 			}
-		case h.reals.Int64 > 0:
+		case h.most.String == "real":
 			col.Elem, col.Date = blocks.Float64, dated
-		case h.integers.Int64 == 0:
+		case h.least.String != "integer": // null, or no row
 			col.Empty, col.Elem = true, blocks.Int32
-		case strings.HasPrefix(kind, "BOOL") && h.others.Int64 == 0:
+		case isBool(c) && h.others.Int64 == 0:
 			col.Elem = blocks.Uint8
 		default:
 			col.Elem, col.Date = blocks.Int64, dated
@@ -118,10 +123,20 @@ func (t *Table) look(ctx context.Context, columns []declared) error {
 	return nil
 }
 
-// sample looks whether the first texts of a column are dates, or True and False.
+// isBool reports whether a column is declared to hold booleans.
+func isBool(c declared) bool { return strings.HasPrefix(strings.ToUpper(c.kind), "BOOL") }
+
+// sample looks whether the first texts of a column are dates, or True and False, and how long the longest is.
 func (t *Table) sample(ctx context.Context, col *table.Column) error {
 	col.Date, col.Boolean = true, true
 	q := quoted(col.Name)
+	var longest sql.NullInt64
+	if err := t.f.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT max(octet_length(%s)) FROM %s", q, t.from)).Scan(&longest); err != nil {
+		return err
+	}
+	if longest.Int64 > cellMax {
+		return ingest.Inputf(t.Where(), "column %q has a text of %d bytes, at most %d are read", col.Name, longest.Int64, cellMax)
+	}
 	return t.f.query(ctx, func(rows *sql.Rows) error {
 		var text string
 		if err := rows.Scan(&text); err != nil {
@@ -142,6 +157,12 @@ func (t *Table) Columns() []table.Column { return t.cols }
 // Use implements [table.Table]: a statement names the columns that it reads.
 func (t *Table) Use([]table.Want) {}
 
+// Skip implements [table.Skipper].
+func (t *Table) Skip(rows uint64) uint64 {
+	t.first = rows
+	return rows
+}
+
 // What a batch has at most.
 const (
 	batchRows  = 1 << 12
@@ -158,11 +179,14 @@ func (t *Table) Read(ctx context.Context, _ ingest.Env, want []table.Want, emit 
 	if len(t.order) > 0 {
 		text += " ORDER BY " + strings.Join(t.order, ", ")
 	}
+	if t.first > 0 {
+		text += fmt.Sprintf(" LIMIT -1 OFFSET %d", t.first)
+	}
 	cells, into := make([]any, len(want)), make([]any, len(want))
 	for k := range cells {
 		into[k] = &cells[k]
 	}
-	b := &table.Batch{Numbers: make([][]byte, len(want)), Text: make([]ingest.IDs, len(want)), At: ingest.Position{File: t.Where(), Unit: "row", Index: 1}}
+	b := &table.Batch{Numbers: make([][]byte, len(want)), Text: make([]ingest.IDs, len(want)), At: ingest.Position{File: t.Where(), Unit: "row", Index: 1 + t.first}}
 	held := 0
 	clear := func() {
 		b.At.Index += uint64(b.Rows)

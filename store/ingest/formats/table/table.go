@@ -46,6 +46,12 @@ type Table interface {
 	Read(ctx context.Context, env ingest.Env, want []Want, emit func(*Batch) error) error
 }
 
+// Skipper is a table that need not read its first rows.
+type Skipper interface {
+	// Skip leaves up to so many rows out of every Read to come, and says how many.
+	Skip(rows uint64) (skipped uint64)
+}
+
 // Want asks for a column: its place, and the type its elements are to
 // have; Invalid = as text.
 type Want struct {
