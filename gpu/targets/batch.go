@@ -52,7 +52,7 @@ type part struct {
 type extra struct {
 	parts   []part // by type
 	season  []float32
-	targets []float32
+	truth   truth
 	dropout uint64
 	checked int // rows that were held to the rule
 }
@@ -68,6 +68,7 @@ type feed struct {
 	d        *data
 	sampler  *asof.Sampler
 	examples []example
+	lists    [][]uint32         // of targets that are lists
 	order    *keyed.Permutation // nil: as they come
 	size     int
 	until    int64 // after it nothing is known
@@ -81,7 +82,8 @@ func (f *feed) batches() int { return (len(f.examples) + f.size - 1) / f.size }
 
 // fill makes batch i.
 func (f *feed) fill(i int, b *batch) error {
-	f.seeds, f.moments, b.season, b.targets = f.seeds[:0], f.moments[:0], b.season[:0], b.targets[:0]
+	b.truth.lists = b.truth.lists[:0]
+	f.seeds, f.moments, b.season, b.truth.targets = f.seeds[:0], f.moments[:0], b.season[:0], b.truth.targets[:0]
 	for k := i * f.size; k < min((i+1)*f.size, len(f.examples)); k++ {
 		at := k
 		if f.order != nil {
@@ -89,7 +91,10 @@ func (f *feed) fill(i int, b *batch) error {
 		}
 		e := f.examples[at]
 		f.seeds, f.moments = append(f.seeds, e.row), append(f.moments, min(e.moment, f.until))
-		b.season, b.targets = appendSeason(b.season, e.moment), append(b.targets, e.target)
+		b.season, b.truth.targets = appendSeason(b.season, e.moment), append(b.truth.targets, e.target)
+		if f.lists != nil {
+			b.truth.lists = append(b.truth.lists, f.lists[e.list])
+		}
 	}
 	if err := f.sampler.Sample(mini.Key{Epoch: f.epoch, Batch: i}, uint64(i), f.seeds, f.moments, &b.Batch); err != nil {
 		return err

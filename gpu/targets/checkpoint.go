@@ -65,7 +65,7 @@ func (m *model) checkpoint(ctx context.Context, c *Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	c.Mean, c.Spread, c.Parameters, c.Layers, c.Params = m.mean, m.spread, m.params.Shapes(), m.gnn.Params().Shapes(), append(own, layers...)
+	c.Mean, c.Spread, c.Parameters, c.Layers, c.Params = m.kind.mean, m.kind.spread, m.params.Shapes(), m.gnn.Params().Shapes(), append(own, layers...)
 	return nil
 }
 
@@ -82,7 +82,7 @@ func (m *model) restore(ctx context.Context, c *Checkpoint) error {
 	if n > len(c.Params) {
 		return fmt.Errorf("%d bytes of parameters, expected more than %d: %w", len(c.Params), n, gpu.ErrShape)
 	}
-	m.mean, m.spread, m.binary = c.Mean, c.Spread, c.Task.Kind == database.Binary
+	m.kind.mean, m.kind.spread = c.Mean, c.Spread
 	if err := m.params.Load(ctx, m.q, c.Params[:n]); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ type Question struct {
 	Moment int64
 }
 
-// Predict answers questions in their order: probabilities of binary targets, else targets. Rows that came after training are answered as
+// Predict answers questions in their order, each by so many numbers as the task has classes, or one: probabilities, or what a regression's targets are. Rows that came after training are answered as
 // others are. cfg is the model's own but for threads, memory and device.
 func Predict(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question) (answers []float32, err error) {
 	if err := cfg.Normalize(); err != nil {
@@ -145,12 +145,12 @@ func Predict(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint
 		return nil, fmt.Errorf("predict: %w: the columns of %s have other scales or categories than those that the model was trained on: rows that are added by gstore append keep them, a database that is ingested anew does not; train again",
 			store.ErrInvalid, st.Dir())
 	}
-	o, err := open(ctx, st, dev, &cfg, use{entity: c.Table, examples: len(questions), saved: int64(len(c.Params))})
+	o, err := open(ctx, st, dev, &cfg, use{entity: c.Table, examples: len(questions), saved: int64(len(c.Params)), kind: kindOf(&c.Task)})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.it.Close()) }()
-	m, err := newModel(ctx, dev, &cfg, o.data, o.graph.Relations())
+	m, err := newModel(ctx, dev, &cfg, o.data, kindOf(&c.Task), o.graph.Relations())
 	if err != nil {
 		return nil, err
 	}

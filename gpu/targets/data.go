@@ -24,6 +24,7 @@ import (
 // example is a row of a training table.
 type example struct {
 	row    uint32
+	list   uint32 // of lists of targets
 	moment int64
 	target float32
 }
@@ -242,31 +243,61 @@ func (d *data) row(v store.NodeID) (uint32, error) {
 	return 0, fmt.Errorf("%w: node %d", store.ErrNotFound, v)
 }
 
-// examples resolves the rows of a training table. Those without a target are left out.
-func (d *data) examples(ctx context.Context, st *store.Store, t *database.Targets) (list []example, err error) {
+// examples resolves the rows of a part of a training table. Those without a target are left out.
+func (t *task) examples(ctx context.Context, st *store.Store, of *database.Task, part *database.Targets) (list []example, err error) {
+	nodes, err := t.entities(ctx, st, part.Keys)
+	if err != nil {
+		return nil, err
+	}
+	numbers := map[string]uint32{}
+	for i, c := range of.Classes {
+		numbers[c] = uint32(i)
+	}
+	for i, row := range nodes {
+		if math.IsNaN(part.Values[i]) {
+			continue
+		}
+		e := example{row: row, moment: part.Times[i], target: float32(part.Values[i])}
+		switch {
+		case t.kind.name == database.Multiclass:
+			e.target = float32(numbers[part.Words[i][0]])
+		case t.kind.listed():
+			e.list = uint32(len(t.lists))
+			var words []uint32
+			for _, w := range part.Words[i] {
+				if k := numbers[w]; !slices.Contains(words, k) {
+					words = append(words, k)
+				}
+			}
+			t.lists = append(t.lists, words)
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// entities are the rows of the buffer that keys of a training table name.
+func (d *data) entities(ctx context.Context, st *store.Store, keys []string) (rows []uint32, err error) {
 	if st.Manifest().IDs.Kind != store.IDsStrings {
 		return nil, fmt.Errorf("train: targets of rows: %w: nodes are not called TABLE:KEY: ingest a database (gstore ingest)", store.ErrInvalid)
 	}
-	ids := make([]store.NodeID, len(t.Keys))
-	if err := st.LookupStrings(ctx, t.Keys, ids); err != nil {
+	ids := make([]store.NodeID, len(keys))
+	if err := st.LookupStrings(ctx, keys, ids); err != nil {
 		return nil, err
 	}
 	for i, id := range ids {
 		if id == store.NoNode {
-			table, key, _ := strings.Cut(t.Keys[i], ":")
+			table, key, _ := strings.Cut(keys[i], ":")
 			return nil, fmt.Errorf("train: targets of rows: %w: %s has no row %q of table %q, which row %d of the training table names; are keys and tables those that were ingested?",
 				store.ErrInvalid, st.Dir(), key, table, i)
-		}
-		if math.IsNaN(t.Values[i]) {
-			continue
 		}
 		row, err := d.row(id)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, example{row, t.Times[i], float32(t.Values[i])})
+		rows = append(rows, row)
 	}
-	return list, nil
+	return rows, nil
 }
 
 // table maps a feature to the device.

@@ -31,12 +31,15 @@ type use struct {
 	examples int    // of all parts
 	saved    int64  // bytes of the model's file, of one that was trained before
 	train    bool
+	kind     kind
+	listed   int // elements of lists of targets
 }
 
 // keyBytes is what a row of a training table takes with its key, and exampleBytes as an example.
 const (
 	keyBytes     = 16 + 32 + 8 + 8 + 8
 	exampleBytes = 24
+	wordBytes    = 64 // of a target that is a word, or of each of a list
 )
 
 // forecast says who holds what of a run of cfg, which is normalized. Tensors are counted by running the model on a [meter.Device] with a batch
@@ -60,7 +63,7 @@ func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, 
 	a.Hold(budget.Program, budget.ProgramBytes, false)
 	a.Hold(holdsGraph, graph, false)
 	a.HoldHeap(holdsTimes, 10*int64(m.Nodes)+8*int64(largest))
-	a.HoldHeap(holdsTable, (keyBytes+exampleBytes)*int64(u.examples))
+	a.HoldHeap(holdsTable, (keyBytes+exampleBytes)*int64(u.examples)+wordBytes*int64(u.listed))
 	if most == nil {
 		return a, nil
 	}
@@ -74,7 +77,7 @@ func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, 
 		}
 		d.mb.Features = append(d.mb.Features, buffer.Column{Name: c.Name, Type: c.Elem, Dim: c.Dim, Stride: c.RowBytes(), Scale: c.Scale, Data: make([]byte, c.RowBytes())})
 	}
-	model, err := newModel(ctx, dev, cfg, d, 4*len(m.Schema.Relations))
+	model, err := newModel(ctx, dev, cfg, d, u.kind, 4*len(m.Schema.Relations))
 	if err != nil {
 		return a, err
 	}
@@ -178,14 +181,14 @@ func (d *data) largest(m *store.Manifest, cfg *Config, entity string, most []int
 		}
 	}
 	for range cfg.BatchSize {
-		b.season, b.targets = appendSeason(b.season, 0), append(b.targets, 0)
+		b.season, b.truth.targets, b.truth.lists = appendSeason(b.season, 0), append(b.truth.targets, 0), append(b.truth.lists, nil)
 	}
 	return b, nil
 }
 
 // batchBytes is what a batch takes of the heap: its lists, which are up to twice as long as was asked for, and what groups its edges.
 func (d *data) batchBytes(b *batch) int64 {
-	n := 12*int64(len(b.Input)) + 4*int64(len(b.season)+len(b.targets))
+	n := 12*int64(len(b.Input)) + 4*int64(len(b.season)+len(b.truth.targets))
 	for _, k := range b.Blocks {
 		n += 4*int64(len(k.Indptr)) + (6+40)*int64(len(k.Indices))
 	}

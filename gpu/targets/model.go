@@ -25,7 +25,7 @@ type encoder struct {
 //
 //	score = w₂·relu(W₁·z + S·season + b₁) + b₂
 //
-// with the season of the moment. Of a regression the score is of the standardised target.
+// with the season of the moment. What becomes of scores hangs on the targets' kind.
 type model struct {
 	cfg      *Config
 	d        *data
@@ -41,9 +41,7 @@ type model struct {
 	tables   []gpu.Tensor // by column of the macro-batch; none of categories
 	unmap    []func()
 	adam     gpu.AdamOptions
-	binary   bool
-	mean     float64 // of targets, and their deviation: 0 and 1 of binary ones
-	spread   float64
+	kind     kind
 	scores   []float32
 	grads    []float32
 }
@@ -56,8 +54,8 @@ func uniform(in int) nn.Init {
 func zero(*keyed.Rand) float32 { return 0 }
 
 // newModel makes a model for the rows of d.
-func newModel(ctx context.Context, dev gpu.Device, cfg *Config, d *data, relations int) (_ *model, err error) {
-	m := &model{cfg: cfg, d: d, arena: gpu.NewArena(dev), params: nn.NewParams(dev), spread: 1,
+func newModel(ctx context.Context, dev gpu.Device, cfg *Config, d *data, k kind, relations int) (_ *model, err error) {
+	m := &model{cfg: cfg, d: d, kind: k, arena: gpu.NewArena(dev), params: nn.NewParams(dev),
 		adam: gpu.AdamOptions{LR: float32(cfg.LR), Beta1: .9, Beta2: .999, Epsilon: 1e-8}}
 	if m.q, err = gpu.NewQueue(dev); err != nil {
 		return nil, err
@@ -97,7 +95,7 @@ func newModel(ctx context.Context, dev gpu.Device, cfg *Config, d *data, relatio
 	}
 	m.season = m.params.Add("head.season", seasonColumns, h, uniform(seasonColumns))
 	m.w1, m.b1 = m.params.Add("head.weight", h, h, uniform(h)), m.params.Add("head.bias", 1, h, zero)
-	m.w2, m.b2 = m.params.Add("score.weight", h, 1, uniform(h)), m.params.Add("score.bias", 1, 1, zero)
+	m.w2, m.b2 = m.params.Add("score.weight", h, k.outputs(), uniform(h)), m.params.Add("score.bias", 1, k.outputs(), zero)
 	if err := m.params.Allocate(ctx, m.q, cfg.Seed+1); err != nil {
 		return nil, err
 	}
@@ -154,7 +152,7 @@ type pass struct {
 	z       gpu.Tensor // [seeds × hidden]
 	season  gpu.Tensor
 	hidden  gpu.Tensor
-	scores  gpu.Tensor // [seeds × 1]
+	scores  gpu.Tensor // [seeds × outputs]
 	sources int
 }
 
@@ -228,7 +226,7 @@ func (m *model) forward(b *batch, train bool) *pass {
 	}
 	p.z = m.gnn.Forward(p.pass, graphs, nn.Dense(states))
 	n := len(b.Seeds)
-	p.season, p.hidden, p.scores = a.Float32s(q, b.season), a.Matrix(q, n, h), a.Matrix(q, n, 1)
+	p.season, p.hidden, p.scores = a.Float32s(q, b.season), a.Matrix(q, n, h), a.Matrix(q, n, m.kind.outputs())
 	if q.Err() != nil {
 		return p
 	}
@@ -240,41 +238,21 @@ func (m *model) forward(b *batch, train bool) *pass {
 	return p
 }
 
-// loss sets the gradients of a batch's scores and returns its loss, summed over seeds: cross entropy of binary targets, else the absolute
-// error of standardised ones.
-func (m *model) loss(targets []float32) (sum float64) {
-	m.grads = resize(m.grads, len(targets))
-	scale := 1 / float64(len(targets))
-	for i, y := range targets {
-		s, y := float64(m.scores[i]), (float64(y)-m.mean)/m.spread
-		if m.binary {
-			sum += math.Max(s, 0) - s*y + math.Log1p(math.Exp(-math.Abs(s)))
-			m.grads[i] = float32(scale * (1/(1+math.Exp(-s)) - y))
-			continue
-		}
-		sum += math.Abs(s - y)
-		m.grads[i] = float32(scale)
-		if s < y {
-			m.grads[i] = float32(-scale)
-		}
-	}
-	return sum
-}
-
 // step trains one batch and returns its loss, summed over seeds.
 func (m *model) step(ctx context.Context, b *batch) (float64, error) {
 	q, a := m.q, m.arena
 	p := m.forward(b, true)
-	m.scores = resize(m.scores, len(b.Seeds))
+	m.scores = resize(m.scores, len(b.Seeds)*m.kind.outputs())
 	q.Download(blocks.Bytes(m.scores), p.scores)
 	if err := q.Sync(context.WithoutCancel(ctx)); err != nil {
 		return 0, errors.Join(err, a.Reset())
 	}
-	loss := m.loss(b.targets)
+	m.grads = resize(m.grads, len(m.scores))
+	loss := m.kind.loss(m.scores, b.truth, m.grads)
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return 0, errors.Join(fmt.Errorf("the loss is not a finite number: %w: use a smaller learning rate than %v", run.ErrDiverged, m.cfg.LR), a.Reset())
 	}
-	d := a.Matrix(q, len(b.Seeds), 1)
+	d := a.Matrix(q, len(b.Seeds), m.kind.outputs())
 	if q.Err() == nil {
 		q.Upload(d, blocks.Bytes(m.grads))
 		m.backward(p, d)
@@ -324,21 +302,15 @@ func (m *model) backward(p *pass, d gpu.Tensor) {
 	}
 }
 
-// predict returns the scores of a batch: probabilities of binary targets, else targets. They are valid until the next call.
+// predict returns the answers of a batch, [seeds × outputs]. They are valid until the next call.
 func (m *model) predict(ctx context.Context, b *batch) ([]float32, error) {
 	p := m.forward(b, false)
-	m.scores = resize(m.scores, len(b.Seeds))
+	m.scores = resize(m.scores, len(b.Seeds)*m.kind.outputs())
 	m.q.Download(blocks.Bytes(m.scores), p.scores)
 	if err := errors.Join(m.q.Sync(ctx), m.arena.Reset()); err != nil {
 		return nil, err
 	}
-	for i, s := range m.scores {
-		if m.binary {
-			m.scores[i] = float32(1 / (1 + math.Exp(-float64(s))))
-		} else {
-			m.scores[i] = float32(float64(s)*m.spread + m.mean)
-		}
-	}
+	m.kind.answer(m.scores)
 	return m.scores, nil
 }
 

@@ -4,41 +4,92 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/store/ingest/formats/database"
 )
 
 // Score says how good predictions of a part of a training table are.
 type Score struct {
-	Rows int     `json:"rows"`
-	AUC  float64 `json:"roc_auc,omitempty"` // of binary targets; a tie counts half
-	AP   float64 `json:"average_precision,omitempty"`
-	MAE  float64 `json:"mae,omitempty"` // of others
-	RMSE float64 `json:"rmse,omitempty"`
+	Rows     int     `json:"rows"`
+	AUC      float64 `json:"roc_auc,omitempty"`           // of binary targets; a tie counts half
+	AP       float64 `json:"average_precision,omitempty"` // of binary targets; of labels the mean over those that some row has
+	Accuracy float64 `json:"accuracy,omitempty"`          // of classes
+	MacroF1  float64 `json:"macro_f1,omitempty"`
+	MicroF1  float64 `json:"micro_f1,omitempty"` // of labels, of which those are said that are likelier than not
+	MAE      float64 `json:"mae,omitempty"`      // of numbers
+	RMSE     float64 `json:"rmse,omitempty"`
 }
 
 // better reports whether s is better than t, of targets of one kind; NaN, of a part of one class, is no better.
-func (s *Score) better(t *Score, binary bool) bool {
-	if binary {
+func (k *kind) better(s, t *Score) bool {
+	switch k.name {
+	case database.Binary:
 		return s.AUC > t.AUC
+	case database.Multiclass:
+		return s.Accuracy > t.Accuracy
+	case database.Multilabel:
+		return s.AP > t.AP
 	}
 	return s.MAE < t.MAE
 }
 
-// scoreOf compares predictions with targets.
-func scoreOf(predicted, targets []float32, binary bool) (s Score) {
-	s.Rows = len(targets)
-	if binary {
-		s.AUC, s.AP = rankings(predicted, targets)
-		return s
+// score compares answers, [rows × outputs], with targets.
+func (k *kind) score(answers []float32, y truth) (s Score) {
+	s.Rows = len(y.targets)
+	switch k.name {
+	case database.Binary:
+		s.AUC, s.AP = rankings(answers, y.targets)
+	case database.Multiclass:
+		c := &eval.Confusion{Classes: k.classes, Counts: make([]int64, k.classes*k.classes)}
+		for i, target := range y.targets {
+			of := answers[i*k.classes : (i+1)*k.classes]
+			c.Counts[int(target)*k.classes+slices.Index(of, slices.Max(of))]++
+		}
+		s.MacroF1, s.Accuracy = c.F1()
+	case database.Multilabel:
+		s.AP, s.MacroF1, s.MicroF1 = k.labels(answers, y.lists)
+	default:
+		squares := 0.
+		for i, y := range y.targets {
+			d := float64(answers[i]) - float64(y)
+			s.MAE += math.Abs(d)
+			squares += d * d
+		}
+		n := float64(max(s.Rows, 1))
+		s.MAE, s.RMSE = s.MAE/n, math.Sqrt(squares/n)
 	}
-	squares := 0.
-	for i, y := range targets {
-		d := float64(predicted[i]) - float64(y)
-		s.MAE += math.Abs(d)
-		squares += d * d
-	}
-	n := float64(max(len(targets), 1))
-	s.MAE, s.RMSE = s.MAE/n, math.Sqrt(squares/n)
 	return s
+}
+
+// labels are the average precision and F1 of labels: means over those that some row has, and F1 of all pairs together.
+func (k *kind) labels(answers []float32, lists [][]uint32) (ap, macro, micro float64) {
+	n, seen := len(lists), 0.
+	var hits, misses float64
+	of, has := make([]float32, n), make([]float32, n)
+	for j := range k.classes {
+		var right, off float64
+		some := false
+		for i := range n {
+			of[i], has[i] = answers[i*k.classes+j], 0
+			if slices.Contains(lists[i], uint32(j)) {
+				has[i], some = 1, true
+			}
+			switch said := of[i] > .5; {
+			case said && has[i] == 1:
+				right++
+			case said != (has[i] == 1):
+				off++
+			}
+		}
+		hits, misses = hits+right, misses+off
+		if !some {
+			continue
+		}
+		_, p := rankings(of, has)
+		ap, macro, seen = ap+p, macro+2*right/max(2*right+off, 1), seen+1
+	}
+	return ap / max(seen, 1), macro / max(seen, 1), 2 * hits / max(2*hits+misses, 1)
 }
 
 // rankings are the area under the receiver operating characteristic, which is the share of pairs of a 1 and a 0 of which the 1 is predicted
@@ -67,41 +118,79 @@ func rankings(predicted, targets []float32) (auc, ap float64) {
 	return auc / (ones * zeros), ap / ones
 }
 
-// constant is what is best predicted of every row alike: the share of ones, or the median.
-func constant(train []example, binary bool) float32 {
-	values := make([]float32, len(train))
-	sum := 0.
-	for i, e := range train {
-		values[i] = e.target
-		sum += float64(e.target)
+// constant is the answer that is best given of every row alike: the share of ones, of each class or of each label, or the median.
+func (k *kind) constant(train truth) []float32 {
+	n := float64(max(len(train.targets), 1))
+	answer := make([]float32, k.outputs())
+	counts := make([]float64, k.outputs())
+	switch k.name {
+	case database.Regression:
+		if sorted := slices.Sorted(slices.Values(train.targets)); len(sorted) > 0 {
+			answer[0] = sorted[len(sorted)/2]
+		}
+		return answer
+	case database.Multilabel:
+		for _, list := range train.lists {
+			for _, j := range list {
+				counts[j]++
+			}
+		}
+	case database.Multiclass:
+		for _, y := range train.targets {
+			counts[int(y)]++
+		}
+	default:
+		for _, y := range train.targets {
+			counts[0] += float64(y)
+		}
 	}
-	if binary {
-		return float32(sum / float64(max(len(train), 1)))
+	for j, c := range counts {
+		answer[j] = float32(c / n)
 	}
-	slices.Sort(values)
-	if len(values) == 0 {
-		return 0
+	return answer
+}
+
+// same appends the answer that is a target itself.
+func (k *kind) same(out []float32, y truth, i int) []float32 {
+	switch k.name {
+	case database.Multiclass, database.Multilabel:
+		at := len(out)
+		out = append(out, make([]float32, k.classes)...)
+		if k.name == database.Multiclass {
+			out[at+int(y.targets[i])] = 1
+			return out
+		}
+		for _, j := range y.lists[i] {
+			out[at+int(j)] = 1
+		}
+		return out
 	}
-	return values[len(values)/2]
+	return append(out, y.targets[i])
 }
 
 // baselines scores what costs nothing: a constant, and the entity's last target in the training part before the moment, the constant where
 // it has none.
-func baselines(train, part []example, binary bool) (always, last Score) {
-	c := constant(train, binary)
-	before := map[uint32][]example{}
-	for _, e := range train {
-		before[e.row] = append(before[e.row], e)
+func (t *task) baselines(part []example) (always, last Score) {
+	train, y := t.truthOf(t.train), t.truthOf(part)
+	c := t.kind.constant(train)
+	before := map[uint32][]int{}
+	for i, e := range t.train {
+		before[e.row] = append(before[e.row], i)
 	}
-	same, entity, targets := make([]float32, len(part)), make([]float32, len(part)), make([]float32, len(part))
-	for i, e := range part {
-		same[i], entity[i], targets[i] = c, c, e.target
-		latest := int64(math.MinInt64)
-		for _, x := range before[e.row] {
-			if x.moment < e.moment && x.moment >= latest {
-				latest, entity[i] = x.moment, x.target
+	var alike, entity []float32
+	for _, e := range part {
+		alike = append(alike, c...)
+		latest, at := int64(math.MinInt64), -1
+		for _, i := range before[e.row] {
+			if x := t.train[i]; x.moment < e.moment && x.moment >= latest {
+				latest, at = x.moment, i
 			}
 		}
+		if at < 0 {
+			entity = append(entity, c...)
+		} else {
+			entity = t.kind.same(entity, train, at)
+		}
 	}
-	return scoreOf(same, targets, binary), scoreOf(entity, targets, binary)
+	return t.kind.score(alike, y), t.kind.score(entity, y)
 }

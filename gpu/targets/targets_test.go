@@ -35,10 +35,10 @@ func shop(t *testing.T, customers int) (dir string) {
 	people.WriteString("customer_id,city,joined\n")
 	buys.WriteString("customer_id,item_id,price,coin,time\n")
 	parts := map[string]map[string]*bytes.Buffer{}
-	for task, target := range map[string]string{"again": "buys", "sum": "n", "planted": "coin"} {
-		kind := "binary_classification"
-		if task == "sum" {
-			kind = "regression"
+	for task, target := range map[string]string{"again": "buys", "sum": "n", "planted": "coin", "habit": "class", "labels": "said"} {
+		kind := map[string]string{"sum": "regression", "habit": "multiclass_classification", "labels": "multilabel_classification"}[task]
+		if kind == "" {
+			kind = "binary_classification"
 		}
 		put(t, dir, "tasks/"+task+"/manifest.yaml", fmt.Sprintf("name: %s\ntask_type: %s\nentity_table: customer\nentity_col: customer_id\ntime_col: at\ntarget_col: %s\n", task, kind, target))
 		parts[task] = map[string]*bytes.Buffer{}
@@ -64,6 +64,15 @@ func shop(t *testing.T, customers int) (dir string) {
 			}
 			fmt.Fprintf(parts["again"][part], "%s,%d,%d\n", day(seed), c, min(n, 1))
 			fmt.Fprintf(parts["sum"][part], "%s,%d,%d\n", day(seed), c, n)
+			habit, labels := "none", "[]"
+			switch {
+			case n > 2:
+				habit, labels = "many", "some|many"
+			case n > 0:
+				habit, labels = "some", "some"
+			}
+			fmt.Fprintf(parts["habit"][part], "%s,%d,%s\n", day(seed), c, habit)
+			fmt.Fprintf(parts["labels"][part], "%s,%d,%s\n", day(seed), c, labels)
 			fmt.Fprintf(parts["planted"][part], "%s,%d,%d\n", day(seed), c, coin)
 			fmt.Fprintf(&buys, "%d,%d,1,%d,%s\n", c, r.Below(5), 10*int(coin)-5, day(seed+1./86400))
 		}
@@ -137,6 +146,12 @@ func TestHistoryTellsAndTheFutureDoesNot(t *testing.T) {
 	}
 	if s := train("sum", 8); s.Test.MAE > .8*s.TestConstant.MAE {
 		t.Errorf("number of buys: MAE %v, of the median %v", s.Test.MAE, s.TestConstant.MAE)
+	}
+	if s := train("habit", 8); s.Test.Accuracy < s.TestConstant.Accuracy+.2 || s.Valid.Accuracy < s.ValidLast.Accuracy+.05 || s.Classes != 3 {
+		t.Errorf("classes of buyers: %+v", s)
+	}
+	if s := train("labels", 8); s.Test.AP < s.TestLast.AP+.05 || s.TestConstant.AP == 0 || s.Classes != 2 {
+		t.Errorf("labels of buyers: %+v", s)
 	}
 	// 300 rows: the deviation of the AUC of chance is .033.
 	if s := train("planted", 6); math.Abs(s.Test.AUC-.5) > .1 || math.Abs(s.Valid.AUC-.5) > .12 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/gstore/gstore/gpu"
@@ -31,7 +30,8 @@ type Epoch struct {
 // Summary is a run's result: the keys of the summary event.
 type Summary struct {
 	Task     string `json:"task"`
-	Kind     string `json:"kind"`     // [database.Binary] or [database.Regression]
+	Kind     string `json:"kind"` // of [database.Task]
+	Classes  int    `json:"classes,omitempty"`
 	Protocol string `json:"protocol"` // "seed", or "frozen at" the moment after which nothing was known
 	Test     Score  `json:"test"`
 	Valid    Score  `json:"valid"` // of the best epoch
@@ -72,7 +72,20 @@ func readTables(ctx context.Context, dir string) (t tables, err error) {
 			t.test, err = t.task.Read(ctx, "test")
 		}
 	}
+	if err == nil {
+		err = findClasses(t.task, t.train, t.valid, t.test)
+	}
 	return t, err
+}
+
+// words counts what stands in targets that are words.
+func (t *tables) words() (n int) {
+	for _, p := range []*database.Targets{t.train, t.valid, t.test} {
+		for _, words := range p.Words {
+			n += 1 + len(words)
+		}
+	}
+	return n
 }
 
 func (t *tables) rows() int { return len(t.train.Keys) + len(t.valid.Keys) + len(t.test.Keys) }
@@ -85,7 +98,8 @@ type task struct {
 	cfg                *Config
 	rule               *run.Rule
 	model              *model
-	binary             bool
+	kind               kind
+	lists              [][]uint32 // of targets that are lists
 	until              int64
 	sampler            *asof.Sampler
 	train, valid, test []example
@@ -109,12 +123,12 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 		return nil, err
 	}
 	cfg.fit(st.Manifest(), tables.task.Table)
-	o, err := open(ctx, st, dev, &cfg, use{entity: tables.task.Table, examples: tables.rows(), train: true})
+	o, err := open(ctx, st, dev, &cfg, use{entity: tables.task.Table, examples: tables.rows(), train: true, kind: kindOf(tables.task), listed: tables.words()})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.it.Close()) }()
-	t := &task{data: o.data, cfg: &cfg, binary: tables.task.Kind == database.Binary}
+	t := &task{data: o.data, cfg: &cfg, kind: kindOf(tables.task)}
 	t.At, t.Hooks = &at, hooks
 	if err := t.prepare(ctx, st, &tables); err != nil {
 		return nil, err
@@ -146,7 +160,7 @@ func (t *task) prepare(ctx context.Context, st *store.Store, tables *tables) (er
 		to   *[]example
 		from *database.Targets
 	}{{&t.train, tables.train}, {&t.valid, tables.valid}, {&t.test, tables.test}} {
-		if *p.to, err = t.examples(ctx, st, p.from); err != nil {
+		if *p.to, err = t.examples(ctx, st, tables.task, p.from); err != nil {
 			return err
 		}
 	}
@@ -167,9 +181,9 @@ func (d *data) newSampler(cfg *Config) (*asof.Sampler, error) {
 
 // summary is what is known before training.
 func (t *task) summary(tables *tables, dev gpu.Device) Summary {
-	s := Summary{Task: tables.task.Name, Kind: tables.task.Kind, Protocol: protocol(t.cfg), TrainRows: len(t.train), Took: run.TakenBy(dev, t.cfg.Seed)}
-	s.ValidConstant, s.ValidLast = baselines(t.train, t.valid, t.binary)
-	s.TestConstant, s.TestLast = baselines(t.train, t.test, t.binary)
+	s := Summary{Task: tables.task.Name, Kind: tables.task.Kind, Protocol: protocol(t.cfg), Classes: t.kind.classes, TrainRows: len(t.train), Took: run.TakenBy(dev, t.cfg.Seed)}
+	s.ValidConstant, s.ValidLast = t.baselines(t.valid)
+	s.TestConstant, s.TestLast = t.baselines(t.test)
 	return s
 }
 
@@ -180,37 +194,19 @@ func protocol(cfg *Config) string {
 	return "frozen at " + cfg.KnownUntil
 }
 
-// scale sets the model to the training targets' mean and deviation, of a regression.
-func (m *model) scale(train []example) {
-	if m.binary {
-		return
-	}
-	sum, squares := 0., 0.
-	for _, e := range train {
-		sum += float64(e.target)
-	}
-	m.mean = sum / float64(len(train))
-	for _, e := range train {
-		squares += (float64(e.target) - m.mean) * (float64(e.target) - m.mean)
-	}
-	if m.spread = math.Sqrt(squares / float64(len(train))); m.spread == 0 {
-		m.spread = 1
-	}
-}
-
 // run trains from where the run stands on, goes back to the best epoch's parameters, tests them and makes them c.
 func (t *task) run(ctx context.Context, dev gpu.Device, o *opened, state []byte, c *Checkpoint) (err error) {
 	every, err := progress.ParseInterval(t.cfg.CheckpointEvery)
 	if err != nil {
 		return err
 	}
-	if t.model, err = newModel(ctx, dev, t.cfg, t.data, t.graph.Relations()); err != nil {
+	if t.model, err = newModel(ctx, dev, t.cfg, t.data, t.kind, t.graph.Relations()); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.model.close()) }()
 	m := t.model
-	m.binary, t.Keep = t.binary, m.keep
-	m.scale(t.train)
+	t.Keep = m.keep
+	m.kind.scale(t.train)
 	m.arena.Bound(o.batch)
 	if state != nil {
 		if err := m.goOn(ctx, state); err != nil {
@@ -246,7 +242,7 @@ func (t *task) Step(_ context.Context, x *run.Epoch) (run.Batches, error) {
 	}
 	key := keyed.New(t.cfg.Seed).With(placeOrder)
 	order := keyed.NewPermutation(key.With(1).With(uint64(x.Number)), uint64(len(t.train)))
-	t.feed = &feed{d: t.data, sampler: t.sampler, examples: t.train, order: &order, size: t.cfg.BatchSize, until: t.until, key: key.With(2), epoch: x.Number}
+	t.feed = &feed{d: t.data, sampler: t.sampler, examples: t.train, lists: t.lists, order: &order, size: t.cfg.BatchSize, until: t.until, key: key.With(2), epoch: x.Number}
 	t.next = x.From.Batch
 	return t, nil
 }
@@ -289,20 +285,16 @@ func (t *task) Trained(x *run.Epoch) {
 func (t *task) score(ctx context.Context, part []example) (Score, error) {
 	predicted, checked, err := t.model.all(ctx, t.data, t.sampler, part, t.until)
 	t.At.Summary.CheckedRows += checked
-	targets := make([]float32, len(part))
-	for i, e := range part {
-		targets[i] = e.target
-	}
 	if err != nil {
 		return Score{}, err
 	}
-	return scoreOf(predicted, targets, t.binary), nil
+	return t.kind.score(predicted, t.truthOf(part)), nil
 }
 
 // evalEpoch keys the draws of evaluations and predictions.
 const evalEpoch = -1
 
-// all predicts examples in their order.
+// all answers examples in their order.
 func (m *model) all(ctx context.Context, d *data, s *asof.Sampler, part []example, until int64) (predicted []float32, checked int64, err error) {
 	f := &feed{d: d, sampler: s, examples: part, size: m.cfg.BatchSize, until: until, epoch: evalEpoch}
 	b := &batch{}
@@ -331,7 +323,7 @@ func (t *task) Validate(ctx context.Context, _ *run.Epoch) error {
 	if r.Valid, err = t.score(ctx, t.valid); err != nil {
 		return err
 	}
-	if sum.BestEpoch == 0 || r.Valid.better(&sum.Valid, t.binary) {
+	if sum.BestEpoch == 0 || t.kind.better(&r.Valid, &sum.Valid) {
 		r.Best, sum.BestEpoch, sum.Valid, t.rule.Best = true, r.Epoch, r.Valid, r.Epoch
 		m.params.Keep(m.q)
 		m.gnn.Params().Keep(m.q)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,12 +53,14 @@ func (p *prediction) entities(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	out, err := p.open([]column{{cp.Task.Entity, words, 12}, {cp.Task.Time, words, 19}, {cp.Task.Target, numbers, 10}})
+	out, err := p.open(targetColumns(&cp.Task))
 	if err != nil {
 		return err
 	}
-	for i, a := range answers {
-		if err = out.add(p.key(asked.Keys[i]), time.Unix(asked.Times[i], 0).UTC().Format(time.DateTime), a); err != nil {
+	each := max(len(cp.Task.Classes), 1)
+	for i, key := range asked.Keys {
+		row := []any{p.key(key), time.Unix(asked.Times[i], 0).UTC().Format(time.DateTime)}
+		if err = out.add(append(row, targetValues(&cp.Task, answers[i*each:(i+1)*each])...)...); err != nil {
 			break
 		}
 	}
@@ -66,6 +69,44 @@ func (p *prediction) entities(ctx context.Context, path string) error {
 	}
 	p.finish(out.n)
 	return nil
+}
+
+// targetColumns are what is answered: the target, of a classification of several with its probability and that of each class, which tables for
+// people leave out.
+func targetColumns(t *database.Task) []column {
+	columns := []column{{t.Entity, words, 12}, {t.Time, words, 19}, {t.Target, numbers, 10}}
+	switch t.Kind {
+	case database.Multiclass:
+		columns[2] = column{t.Target, words, 16}
+		columns = append(columns, column{"probability", numbers, 11})
+	case database.Multilabel:
+		columns[2] = column{t.Target, words, 24}
+	}
+	for _, c := range t.Classes {
+		columns = append(columns, column{"p_" + c, numbers, 0})
+	}
+	return columns
+}
+
+// targetValues are the values of those of an answer.
+func targetValues(t *database.Task, answer []float32) (values []any) {
+	switch t.Kind {
+	case database.Multiclass:
+		best := slices.Index(answer, slices.Max(answer))
+		values = append(values, t.Classes[best], answer[best])
+	case database.Multilabel:
+		var said []string
+		for k, p := range answer {
+			if p > .5 {
+				said = append(said, t.Classes[k])
+			}
+		}
+		values = append(values, strings.Join(said, "|"))
+	}
+	for _, x := range answer {
+		values = append(values, x)
+	}
+	return values
 }
 
 // key is a row's key without its table.

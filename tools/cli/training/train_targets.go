@@ -91,7 +91,12 @@ func runTrainTargets(ctx context.Context, e *command.Env, st *store.Store, dir s
 
 // scoreText is a score for people.
 func scoreText(s targets.Score) string {
-	if s.AUC > 0 || s.AP > 0 {
+	switch {
+	case s.Accuracy > 0 || s.MacroF1 > 0 && s.MicroF1 == 0:
+		return fmt.Sprintf("accuracy %.4f, macro F1 %.4f of %d rows", s.Accuracy, s.MacroF1, s.Rows)
+	case s.AP > 0 && s.AUC == 0:
+		return fmt.Sprintf("average precision %.4f, micro F1 %.4f, macro F1 %.4f of %d rows", s.AP, s.MicroF1, s.MacroF1, s.Rows)
+	case s.AUC > 0 || s.AP > 0:
 		return fmt.Sprintf("ROC AUC %.4f, average precision %.4f of %d rows", s.AUC, s.AP, s.Rows)
 	}
 	return fmt.Sprintf("MAE %.4f, RMSE %.4f of %d rows", s.MAE, s.RMSE, s.Rows)

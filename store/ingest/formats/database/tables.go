@@ -220,13 +220,7 @@ func (r *rows) appendKey(id []byte, to string, columns []int, b *table.Batch, fi
 		if k > 0 {
 			id = append(id, '|')
 		}
-		if !r.cols[c].Text && bytes.IndexByte(v, '.') >= 0 { // 12.0 is the integer 12, as WithType has it
-			if x, ok := table.ParseID(v); ok {
-				id = fmt.Append(id, x)
-				continue
-			}
-		}
-		for _, x := range v {
+		for _, x := range r.plainKey(c, v) {
 			if len(columns) > 1 && (x == '|' || x == '\\') {
 				id = append(id, '\\')
 			}
@@ -234,6 +228,16 @@ func (r *rows) appendKey(id []byte, to string, columns []int, b *table.Batch, fi
 		}
 	}
 	return id, true
+}
+
+// plainKey is a key, in column c, as ids have it: 12.0 is the integer 12, as WithType has it.
+func (r *rows) plainKey(c int, v []byte) []byte {
+	if !r.cols[c].Text && bytes.IndexByte(v, '.') >= 0 {
+		if x, ok := table.ParseID(v); ok {
+			return fmt.Append(nil, x)
+		}
+	}
+	return v
 }
 
 // reader makes the ids of the rows of batches, which come in order from the first row on.

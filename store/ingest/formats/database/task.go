@@ -1,10 +1,12 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -28,11 +30,17 @@ import (
 // columns of train, val and test (.parquet, .csv or .tsv) are, or how a database is asked for them.
 type Task struct {
 	Name   string `yaml:"name"`
-	Kind   string `yaml:"task_type"` // binary_classification or regression
+	Kind   string `yaml:"task_type"` // a kind of task
 	Table  string `yaml:"entity_table"`
 	Entity string `yaml:"entity_col"`
 	Time   string `yaml:"time_col"`
 	Target string `yaml:"target_col"`
+	// Of a recommendation, whose targets are lists of keys: the table that they are rows of, and how many are recommended; the entities are called
+	// sources there.
+	Items string `yaml:"dst_entity_table" json:",omitempty"`
+	K     int    `yaml:"eval_k" json:",omitempty"`
+	// Classes are what the targets of a classification of several are, in order; training finds them.
+	Classes []string `yaml:"-" json:",omitempty"`
 	// Source is an SQLite file, from the folder on, or the address of a PostgreSQL database, that Queries are asked of: by part, train, val
 	// and test, a statement whose answer has the three columns. Without, a part is a file.
 	Source  string            `yaml:"source" json:"-"`
@@ -44,15 +52,24 @@ type Task struct {
 
 // Kinds of tasks.
 const (
-	Binary     = "binary_classification"
-	Regression = "regression"
+	Binary         = "binary_classification"
+	Multiclass     = "multiclass_classification" // one of several classes, of any names
+	Multilabel     = "multilabel_classification" // any number of several labels, as a list
+	Regression     = "regression"
+	Recommendation = "recommendation" // rows of a table, as a list of their keys
 )
+
+// taskKinds lists them, and older names of theirs.
+var taskKinds = map[string]string{Binary: Binary, Multiclass: Multiclass, Multilabel: Multilabel, Regression: Regression, Recommendation: Recommendation,
+	"link_prediction": Recommendation}
 
 // Targets are rows of a training table: of which row of the entities' table something is asked, when, and the answer.
 type Targets struct {
 	Keys   []string  // external ids, TABLE:KEY
 	Times  []int64   // seconds since 1970, rounded down: what is known then was known at the moment itself
-	Values []float64 // NaN = unknown
+	Values []float64 // NaN = unknown; of a regression, or 0 and 1
+	// Words are what is asked for by other kinds of tasks, of each row: a class, labels, or external ids TABLE:KEY of what is recommended.
+	Words [][]string
 }
 
 // OpenTask reads a task's manifest.
@@ -78,12 +95,29 @@ func OpenTask(fs vfs.FS, dir string) (*Task, error) {
 // ParseTask reads a task's manifest; where is for messages.
 func ParseTask(where string, b []byte) (*Task, error) {
 	t := &Task{}
-	if err := yaml.Unmarshal(b, t); err != nil {
+	said := struct {
+		*Task  `yaml:",inline"`
+		Table  string `yaml:"src_entity_table"`
+		Entity string `yaml:"src_entity_col"`
+	}{Task: t}
+	if err := yaml.Unmarshal(b, &said); err != nil {
 		return nil, ingest.Inputf(where, "no task: %v", err)
 	}
+	kind, known := taskKinds[t.Kind]
+	if known {
+		t.Kind = kind
+	}
+	if kind == Recommendation {
+		t.Table, t.Entity = cmp.Or(t.Table, said.Table), cmp.Or(t.Entity, said.Entity)
+		if t.K == 0 {
+			t.K = recommended
+		}
+	}
 	switch {
-	case t.Kind != Binary && t.Kind != Regression:
-		return nil, ingest.Inputf(where, "task_type %q, expected %s or %s", t.Kind, Binary, Regression)
+	case !known:
+		return nil, ingest.Inputf(where, "task_type %q, expected one of %q", t.Kind, slices.Sorted(maps.Values(taskKinds)))
+	case kind == Recommendation && (t.Items == "" || t.K < 1):
+		return nil, ingest.Inputf(where, "dst_entity_table %q, eval_k %d: expected the table of what is recommended, and how many", t.Items, t.K)
 	case (t.Source == "") != (len(t.Queries) == 0):
 		return nil, ingest.Inputf(where, "source %q and %d queries: a source goes with queries: {train: …, val: …, test: …}", t.Source, len(t.Queries))
 	case t.Table == "" || strings.Contains(t.Table, ":") || t.Entity == "" || t.Time == "" || t.Target == "":
@@ -91,6 +125,9 @@ func ParseTask(where string, b []byte) (*Task, error) {
 	}
 	return t, nil
 }
+
+// recommended is how many rows are recommended where nothing says it.
+const recommended = 10
 
 // partNames are what the tables of parts are called.
 var partNames = map[string][]string{"train": {"train"}, "valid": {"val", "valid"}, "test": {"test"}}
@@ -211,7 +248,11 @@ func (t *Task) read(ctx context.Context, in table.Table, training bool) (*Target
 		}
 	}
 	if training {
-		want = append(want, table.Want{At: target, Elem: blocks.Float64})
+		w := table.Want{At: target, Elem: blocks.Float64}
+		if t.words() {
+			w.Elem = blocks.Invalid
+		}
+		want = append(want, w)
 	}
 	r := &rows{Table: in, cols: cols, words: wordy(in)}
 	out := &Targets{}
@@ -235,7 +276,13 @@ func (t *Task) read(ctx context.Context, in table.Table, training bool) (*Target
 				moment = int64(x)
 			}
 			value := math.NaN()
-			if training {
+			switch {
+			case training && t.words():
+				words, ok := t.wordsOf(r, target, b.Text[2].At(i))
+				if out.Words = append(out.Words, words); ok {
+					value = 0
+				}
+			case training:
 				value = math.Float64frombits(binary.LittleEndian.Uint64(b.Numbers[2][8*i:]))
 				if t.Kind == Binary && value != 0 && value != 1 && !math.IsNaN(value) {
 					return ingest.Inputf(b.At.Of(i), "target %v of %q, expected 0 or 1", value, t.Target)
@@ -246,4 +293,25 @@ func (t *Task) read(ctx context.Context, in table.Table, training bool) (*Target
 		return ctx.Err()
 	})
 	return out, err
+}
+
+// words reports whether targets are words.
+func (t *Task) words() bool { return t.Kind != Binary && t.Kind != Regression }
+
+// wordsOf are the words of a target, in column k of a table; ok is false where it is unknown. An empty list of labels is known, one of recommended rows
+// says nothing.
+func (t *Task) wordsOf(r *rows, k int, v []byte) (words []string, ok bool) {
+	if t.Kind == Multiclass {
+		if r.absent(v) {
+			return nil, false
+		}
+		return []string{string(r.plainKey(k, v))}, true
+	}
+	if words, ok = table.SplitList(v); t.Kind == Multilabel {
+		return words, ok
+	}
+	for i, w := range words {
+		words[i] = t.Items + ":" + string(r.plainKey(k, []byte(w)))
+	}
+	return words, len(words) > 0
 }

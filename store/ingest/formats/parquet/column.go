@@ -111,6 +111,9 @@ func (r *columnReader) read(n int, elem blocks.ElemType, numbers *[]byte, text *
 	if elem != blocks.Invalid && *numbers == nil {
 		*numbers = []byte{}
 	}
+	if elem == blocks.Invalid && r.col.List {
+		return r.readLists(n, text)
+	}
 	for i := range n {
 		none := false
 		for d := range r.col.Dim {
@@ -139,6 +142,51 @@ func (r *columnReader) read(n int, elem blocks.ElemType, numbers *[]byte, text *
 				return i, err
 			}
 		}
+	}
+	return 0, nil
+}
+
+// readLists appends the lists of n rows, of any lengths, as text: [table.ListMark] before each element, alone for a list without any, and nothing for
+// a row without a list.
+func (r *columnReader) readLists(n int, text *ingest.IDs) (at int, err error) {
+	var list []byte
+	var one ingest.IDs
+	for i := range n {
+		v, err := r.next()
+		if err != nil {
+			return i, err
+		}
+		list = list[:0]
+		switch level := v.DefinitionLevel(); {
+		case level < r.leaf.listed-1:
+			text.Append(nil)
+			continue
+		case level < r.leaf.listed:
+			text.Append([]byte{table.ListMark})
+			continue
+		}
+		for k := 0; ; k++ {
+			one.Reset()
+			if err := r.appendText(&one, v); err != nil {
+				return i, err
+			}
+			list = append(append(list, table.ListMark), one.At(0)...)
+			if k == listDimMax {
+				return i, fmt.Errorf("a list of more than %d", listDimMax)
+			}
+			if len(r.have) == 0 {
+				if err := r.fill(); errors.Is(err, errShort) { // the last row's
+					break
+				} else if err != nil {
+					return i, err
+				}
+			}
+			if v = r.have[0]; v.RepetitionLevel() == 0 {
+				break
+			}
+			r.have = r.have[1:]
+		}
+		text.Append(list)
 	}
 	return 0, nil
 }

@@ -46,6 +46,44 @@ type Table interface {
 	Read(ctx context.Context, env ingest.Env, want []Want, emit func(*Batch) error) error
 }
 
+// ListMark begins each element of a list that is read as text; where it stands alone the list is empty.
+const ListMark = 0x1f
+
+// SplitList takes a list apart: one that was read as text, or that people or Python wrote, with blanks, commas, semicolons or | between elements, in
+// brackets or not. Blanks part those alone that nothing else does. ok is false where v is missing.
+func SplitList(v []byte) (elements []string, ok bool) {
+	if len(v) > 0 && v[0] == ListMark {
+		if len(v) > 1 {
+			elements = strings.Split(string(v[1:]), string(rune(ListMark)))
+		}
+		return elements, true
+	}
+	if MissingText(v) {
+		return nil, false
+	}
+	text := strings.TrimSpace(string(v))
+	if n := len(text); n > 1 && text[0] == '[' && text[n-1] == ']' {
+		text = text[1 : n-1]
+	}
+	mark := " "
+	for _, m := range []string{"|", ";", ","} {
+		if strings.Contains(text, m) {
+			mark = m
+			break
+		}
+	}
+	for _, e := range strings.Split(text, mark) {
+		e = strings.TrimSpace(e)
+		if n := len(e); n > 1 && (e[0] == '\'' || e[0] == '"') && e[n-1] == e[0] {
+			e = e[1 : n-1]
+		}
+		if e != "" {
+			elements = append(elements, e)
+		}
+	}
+	return elements, true
+}
+
 // Skipper is a table that need not read its first rows.
 type Skipper interface {
 	// Skip leaves up to so many rows out of every Read to come, and says how many.
