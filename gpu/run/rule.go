@@ -11,6 +11,7 @@ const (
 type Rule struct {
 	Epochs    int  // after so many; 0: once validation has not improved for Patience epochs
 	Patience  int  // of a run without a number of epochs
+	Least     int  // epochs of a run without a number that are trained whatever validation says
 	EvalEvery int  // epochs from one validation to the next
 	Best      int  // the best epoch so far, from 1; 0: none yet, or the task keeps the last one. It is the task's
 	Blind     bool // there is nothing to validate with. It is the task's
@@ -34,7 +35,7 @@ func (r *Rule) More(epochs int) bool {
 	if r.Enough {
 		return false
 	}
-	if r.Epochs == 0 && !r.Blind && r.Best > 0 && epochs-r.Best >= r.Patience && epochs%r.EvalEvery == 0 {
+	if r.Epochs == 0 && !r.Blind && r.Best > 0 && epochs >= r.Least && epochs-r.Best >= r.Patience && epochs%r.EvalEvery == 0 {
 		return false
 	}
 	return epochs < r.Limit()

@@ -44,7 +44,7 @@ func appendSeason(out []float32, moment int64) []float32 {
 type part struct {
 	at         []uint32   // their places among the batch's rows
 	places     [][]uint32 // by feature of the type: their rows in it
-	categories [][]uint32 // by category: their numbers
+	categories [][]uint32 // by category: their numbers; of items last the numbers of their vectors
 	ages       []float32  // [rows × ageColumns] of a type with times
 }
 
@@ -53,6 +53,7 @@ type extra struct {
 	parts   []part // by type
 	season  []float32
 	truth   truth
+	choice  choice // of a recommendation
 	dropout uint64
 	checked int // rows that were held to the rule
 }
@@ -69,6 +70,7 @@ type feed struct {
 	sampler  *asof.Sampler
 	examples []example
 	lists    [][]uint32         // of targets that are lists
+	items    *items             // nil: no recommendation that trains
 	order    *keyed.Permutation // nil: as they come
 	size     int
 	until    int64 // after it nothing is known
@@ -100,16 +102,24 @@ func (f *feed) fill(i int, b *batch) error {
 		return err
 	}
 	b.dropout = f.key.With(uint64(f.epoch)).At(uint64(i))
-	return f.d.read(b)
+	b.choice.items = b.choice.items[:0]
+	if err := f.d.read(b); err != nil || f.items == nil {
+		return err
+	}
+	f.items.fill(b, f, i)
+	f.items.readItems(b)
+	return nil
 }
 
-// read finds what the model reads of a batch's rows, and holds every one of them to the rule. A seed's own row that came later is not read: it
-// has a state of zeros.
-func (d *data) read(b *batch) error {
+// emptyParts makes room for the rows of a batch by type.
+func (d *data) emptyParts(b *batch) {
 	if b.parts == nil {
 		b.parts = make([]part, len(d.names))
 		for t := range b.parts {
 			b.parts[t].places, b.parts[t].categories = make([][]uint32, len(d.columns[t])), make([][]uint32, len(d.groups[t]))
+			if d.items != nil && d.items.kind == t {
+				b.parts[t].categories = append(b.parts[t].categories, nil)
+			}
 		}
 	}
 	for t := range b.parts {
@@ -122,6 +132,27 @@ func (d *data) read(b *batch) error {
 			p.categories[k] = p.categories[k][:0]
 		}
 	}
+}
+
+// readRow finds what the model reads of a row, of a type, which is one of a batch's.
+func (d *data) readRow(p *part, kind int, at, row uint32) {
+	p.at = append(p.at, at)
+	for k, c := range d.columns[kind] {
+		p.places[k] = append(p.places[k], d.place(c, row))
+	}
+	for k, c := range d.groups[kind] {
+		p.categories[k] = append(p.categories[k], d.category(c, row))
+	}
+	if x := d.items; x != nil && x.kind == kind {
+		n := len(d.groups[kind])
+		p.categories[n] = append(p.categories[n], x.vectorOf(row))
+	}
+}
+
+// read finds what the model reads of a batch's rows, and holds every one of them to the rule. A seed's own row that came later is not read: it
+// has a state of zeros.
+func (d *data) read(b *batch) error {
+	d.emptyParts(b)
 	b.checked = 0
 	for i, row := range b.Input {
 		moment, at := b.Times[i], d.graph.Time(row)
@@ -134,13 +165,7 @@ func (d *data) read(b *batch) error {
 		b.checked++
 		t := d.types[row]
 		p := &b.parts[t]
-		p.at = append(p.at, uint32(i))
-		for k, c := range d.columns[t] {
-			p.places[k] = append(p.places[k], d.place(c, row))
-		}
-		for k, c := range d.groups[t] {
-			p.categories[k] = append(p.categories[k], d.category(c, row))
-		}
+		d.readRow(p, int(t), uint32(i), row)
 		if d.timed[t] {
 			p.ages = appendAge(p.ages, float64(moment)-float64(at))
 		}

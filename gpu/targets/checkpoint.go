@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -30,6 +31,8 @@ type Checkpoint struct {
 	Task     database.Task `json:"task"`
 	Mean     float64       `json:"mean"` // of a regression's targets, and their deviation
 	Spread   float64       `json:"spread"`
+	// Items tell the rows apart that can be recommended, of each of which there is a vector: hashes of their external ids.
+	Items []uint64 `json:"items,omitempty"`
 	// Parameters are those of encoders and head, and Layers those behind them in Params.
 	Parameters []nn.Shape `json:"parameters"`
 	Layers     []nn.Shape `json:"layers"`
@@ -138,41 +141,79 @@ type Question struct {
 // Predict answers questions in their order, each by so many numbers as the task has classes, or one: probabilities, or what a regression's targets are. Rows that came after training are answered as
 // others are. cfg is the model's own but for threads, memory and device.
 func Predict(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question) (answers []float32, err error) {
+	err = answer(ctx, st, dev, c, cfg, questions, func(m *model, o *opened, s *asof.Sampler, part []example) (err error) {
+		answers, _, err = m.all(ctx, o.data, s, part, math.MaxInt64)
+		return err
+	})
+	return answers, err
+}
+
+// Recommended is a row that is recommended.
+type Recommended struct {
+	Node  store.NodeID
+	Score float32
+}
+
+// Recommend answers questions of a recommendation in their order: by at most k rows each, the best first.
+func Recommend(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question, k int) (answers [][]Recommended, err error) {
+	err = answer(ctx, st, dev, c, cfg, questions, func(m *model, o *opened, s *asof.Sampler, part []example) error {
+		x := newItems(st.Manifest(), o.data, &c.Task)
+		keys, err := x.keys(ctx, st)
+		if err != nil {
+			return err
+		}
+		x.match(keys, c.Items)
+		m.kind.top = k
+		best, _, err := m.recommend(ctx, x, s, part, math.MaxInt64, []float32{c.Summary.Share})
+		for _, list := range slices.Concat(best...) {
+			var rows []Recommended
+			for _, s := range list {
+				rows = append(rows, Recommended{o.node(x.rows[s.item]), s.score})
+			}
+			answers = append(answers, rows)
+		}
+		return err
+	})
+	return answers, err
+}
+
+// answer opens what answers questions.
+func answer(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question, by func(*model, *opened, *asof.Sampler, []example) error) (err error) {
 	if err := cfg.Normalize(); err != nil {
-		return nil, err
+		return err
 	}
 	if now := encoding(st.Manifest()); c.Encoding != "" && c.Encoding != now {
-		return nil, fmt.Errorf("predict: %w: the columns of %s have other scales or categories than those that the model was trained on: rows that are added by gstore append keep them, a database that is ingested anew does not; train again",
+		return fmt.Errorf("predict: %w: the columns of %s have other scales or categories than those that the model was trained on: rows that are added by gstore append keep them, a database that is ingested anew does not; train again",
 			store.ErrInvalid, st.Dir())
 	}
-	o, err := open(ctx, st, dev, &cfg, use{entity: c.Table, examples: len(questions), saved: int64(len(c.Params)), kind: kindOf(&c.Task)})
+	k := kindOf(st.Manifest(), &c.Task, cfg.Hidden, len(c.Items))
+	o, err := open(ctx, st, dev, &cfg, use{entity: c.Table, examples: len(questions), saved: int64(len(c.Params)), kind: k})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, o.it.Close()) }()
-	m, err := newModel(ctx, dev, &cfg, o.data, kindOf(&c.Task), o.graph.Relations())
+	m, err := newModel(ctx, dev, &cfg, o.data, k, o.graph.Relations())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
 	m.arena.Bound(o.batch)
 	if err := m.restore(ctx, c); err != nil {
-		return nil, fmt.Errorf("predict: %w", err)
+		return fmt.Errorf("predict: %w", err)
 	}
 	s, err := o.newSampler(&cfg)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	part := make([]example, len(questions))
 	for i, q := range questions {
 		row, err := o.row(q.Node)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		part[i] = example{row: row, moment: q.Moment}
 	}
-	answers, _, err = m.all(ctx, o.data, s, part, math.MaxInt64)
-	return answers, err
+	return by(m, o, s, part)
 }
 
 // Orders lists how neighbours may be drawn.

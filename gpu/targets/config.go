@@ -7,6 +7,7 @@ import (
 	"github.com/gstore/gstore/gpu/options"
 	"github.com/gstore/gstore/sampler/asof"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/formats/database"
 )
 
 // Config is everything that decides a run's result, and what it may use. The zero value of a field means its default;
@@ -17,11 +18,11 @@ type Config struct {
 	KnownUntil string `json:"known_until,omitempty"`
 	Sampler    string `json:"sampler"` // one of [asof.Latest] and [asof.Uniform]; default latest
 	// Fanouts are rows by each relation, hop by hop; default 24,8, or 24,8,4 where that many hops are needed to reach every table whose rows
-	// refer to the entities', directly or through others.
+	// refer to the entities', directly or through others; with a row more for each hop that leads to what is recommended.
 	Fanouts   []int    `json:"fanouts"`
 	Recent    *int     `json:"recent"`  // of these the latest that have a mean of their own; default 4
 	Hidden    int      `json:"hidden"`  // columns of states; default 64
-	Dropout   *float64 `json:"dropout"` // of hidden states; default .3
+	Dropout   *float64 `json:"dropout"` // of hidden states; default .3, or .1 where rows are recommended
 	BatchSize int      `json:"batch_size"`
 	Epochs    int      `json:"epochs" resume:"free"` // default 0: until validation has not improved for Patience epochs
 	Patience  int      `json:"patience" resume:"free"`
@@ -39,12 +40,20 @@ func (c *Config) Normalize() error {
 }
 
 // fit fills in what hangs on the database, and on the entities' table.
-func (c *Config) fit(m *store.Manifest, table string) {
+func (c *Config) fit(m *store.Manifest, t *database.Task) {
+	if c.Dropout == nil {
+		if c.Dropout = new(.3); t.Kind == database.Recommendation { // more hides who bought what from those who learn of it
+			c.Dropout = new(.1)
+		}
+	}
 	if len(c.Fanouts) > 0 {
 		return
 	}
-	if c.Fanouts = []int{24, 8}; reach(m, table) > len(c.Fanouts) {
+	if c.Fanouts = []int{24, 8}; reach(m, t.Table) > len(c.Fanouts) {
 		c.Fanouts = append(c.Fanouts, 4)
+	}
+	for t.Items != "" && len(c.Fanouts) < distance(m, t.Table, t.Items) { // what an entity has to do with is looked at
+		c.Fanouts = append(c.Fanouts, 1)
 	}
 }
 
@@ -125,7 +134,7 @@ func modelOptions() []option {
 		},
 		{
 			Field: func(c *Config) any { return &c.Dropout }, Group: options.Model,
-			Default: .3, Values: options.Below(0, 1),
+			Otherwise: ".3; .1 where rows are recommended", Values: options.Below(0, 1),
 		},
 		{
 			Field: func(c *Config) any { return &c.BatchSize }, Group: options.Optimiser,

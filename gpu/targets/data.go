@@ -38,6 +38,7 @@ type data struct {
 	groups  [][]int  // by type: its categories
 	values  []int    // of each of mb.Features: a category's vectors, counted from 0; 0 of others
 	timed   []bool   // by type: its rows have times
+	items   *items   // what is recommended, if a vector is learned of each; else nil
 	names   []string
 }
 
@@ -233,6 +234,16 @@ func (d *data) category(column int, row uint32) uint32 {
 	return binary.LittleEndian.Uint32(c.Data[int(d.place(column, row))*c.Stride:])
 }
 
+// node is the node of a row of the macro-batch.
+func (d *data) node(row uint32) store.NodeID {
+	for _, p := range d.mb.Partitions {
+		if row >= p.Base && uint64(row-p.Base) < uint64(p.Nodes) {
+			return p.First + store.NodeID(row-p.Base)
+		}
+	}
+	return store.NoNode
+}
+
 // row is a node's row of the macro-batch.
 func (d *data) row(v store.NodeID) (uint32, error) {
 	for _, p := range d.mb.Partitions {
@@ -253,6 +264,12 @@ func (t *task) examples(ctx context.Context, st *store.Store, of *database.Task,
 	for i, c := range of.Classes {
 		numbers[c] = uint32(i)
 	}
+	var listed [][]uint32
+	if t.kind.recommending() {
+		if listed, err = t.listed(ctx, st, part.Words); err != nil {
+			return nil, err
+		}
+	}
 	for i, row := range nodes {
 		if math.IsNaN(part.Values[i]) {
 			continue
@@ -261,6 +278,12 @@ func (t *task) examples(ctx context.Context, st *store.Store, of *database.Task,
 		switch {
 		case t.kind.name == database.Multiclass:
 			e.target = float32(numbers[part.Words[i][0]])
+		case t.kind.recommending():
+			if len(listed[i]) == 0 { // of rows that are not there
+				continue
+			}
+			e.list = uint32(len(t.lists))
+			t.lists = append(t.lists, listed[i])
 		case t.kind.listed():
 			e.list = uint32(len(t.lists))
 			var words []uint32
@@ -274,6 +297,33 @@ func (t *task) examples(ctx context.Context, st *store.Store, of *database.Task,
 		list = append(list, e)
 	}
 	return list, nil
+}
+
+// listed are the items that lists of keys name, each once. What names no row is left out.
+func (t *task) listed(ctx context.Context, st *store.Store, words [][]string) (lists [][]uint32, err error) {
+	for _, list := range words {
+		nodes := make([]store.NodeID, len(list))
+		if len(list) > 0 {
+			if err := st.LookupStrings(ctx, list, nodes); err != nil {
+				return nil, err
+			}
+		}
+		var items []uint32
+		for _, id := range nodes {
+			if id == store.NoNode {
+				continue
+			}
+			row, err := t.row(id)
+			if err != nil {
+				return nil, err
+			}
+			if k, ok := t.items.of(row); ok && !slices.Contains(items, k) {
+				items = append(items, k)
+			}
+		}
+		lists = append(lists, items)
+	}
+	return lists, nil
 }
 
 // entities are the rows of the buffer that keys of a training table name.

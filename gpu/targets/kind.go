@@ -18,20 +18,36 @@ import (
 //	classification of several   a class                a probability of each
 //	labels                      any number of them     a probability of each
 //	regression                  a number               the number
+//	recommendation              rows of a table        its best rows: see [recommender], whose scores are as wide as states
 type kind struct {
 	name    string
 	classes int // of a classification of several, or labels
+	// Of a recommendation: how many items are recommended and how many there are, their learned vectors, the relations that lead to them, and
+	// the width of scores.
+	top, items, vectors, popular, wide int
+	itemType                           int
 	// Of a regression, the mean of training targets and their deviation; else 0 and 1.
 	mean, spread float64
 }
 
-func kindOf(t *database.Task) kind { return kind{name: t.Kind, classes: len(t.Classes), spread: 1} }
+// kindOf is the kind of a task's targets, of a model with states of some width. trained is how many items there were in training; −1: they are those of
+// the store.
+func kindOf(m *store.Manifest, t *database.Task, hidden, trained int) kind {
+	k := kind{name: t.Kind, classes: len(t.Classes), spread: 1}
+	if k.recommending() {
+		k.recommends(m, t, hidden, trained)
+	}
+	return k
+}
 
 // outputs is how many scores a model has of a row.
-func (k *kind) outputs() int { return max(k.classes, 1) }
+func (k *kind) outputs() int { return max(k.classes, k.wide, 1) }
+
+// recommending reports whether rows of a table are recommended.
+func (k *kind) recommending() bool { return k.name == database.Recommendation }
 
 // listed reports whether targets are lists.
-func (k *kind) listed() bool { return k.name == database.Multilabel }
+func (k *kind) listed() bool { return k.name == database.Multilabel || k.recommending() }
 
 // truth are the targets of a part's rows.
 type truth struct {

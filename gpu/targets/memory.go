@@ -20,6 +20,7 @@ const (
 	holdsTimes   = "times and types of rows"
 	holdsTable   = "training table"
 	holdsModel   = "model"
+	holdsItems   = "items"
 	holdsBatch   = "mini-batches"
 	holdsSampled = "sampled batch"
 	holdsCopy    = "copy of the model"
@@ -67,8 +68,14 @@ func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, 
 	if most == nil {
 		return a, nil
 	}
+	if u.kind.recommending() { // vectors, popularity and keys of items, and where they are
+		a.HoldHeap(holdsItems, int64(u.kind.items)*int64(4*cfg.Hidden+5*4+8+16+64))
+	}
 	dev := meter.New(info)
 	d := describe(m)
+	if u.kind.vectors > 0 {
+		d.items = &items{d: d, kind: u.kind.itemType}
+	}
 	d.mb = &buffer.MacroBatch{Rows: 1}
 	for _, name := range o.Features {
 		c, err := m.Column(name)
@@ -89,9 +96,17 @@ func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, 
 	if err != nil {
 		return a, err
 	}
-	if u.train {
+	var x *items
+	if u.kind.recommending() {
+		x = d.largestChoice(b, &u.kind, cfg.BatchSize)
+	}
+	switch {
+	case u.train:
 		_, err = model.step(ctx, b)
-	} else {
+	case u.kind.recommending():
+		b.choice.items = nil
+		_, err = model.bestOf(ctx, x, b, make([]float32, len(x.rows)*cfg.Hidden), make([]float32, len(x.rows)), shares)
+	default:
 		_, err = model.predict(ctx, b)
 	}
 	if err != nil {
@@ -163,10 +178,7 @@ func (d *data) largest(m *store.Manifest, cfg *Config, entity string, most []int
 		k.NumSrc = len(types)
 	}
 	b.Input, b.Times = make([]uint32, len(types)), make([]int64, len(types))
-	b.parts = make([]part, len(d.names))
-	for t := range b.parts {
-		b.parts[t].places, b.parts[t].categories = make([][]uint32, len(d.columns[t])), make([][]uint32, len(d.groups[t]))
-	}
+	d.emptyParts(b)
 	for i, t := range types {
 		p := &b.parts[t]
 		p.at = append(p.at, uint32(i))
@@ -186,9 +198,28 @@ func (d *data) largest(m *store.Manifest, cfg *Config, entity string, most []int
 	return b, nil
 }
 
+// largestChoice makes a batch one of the most items, pairs and moments.
+func (d *data) largestChoice(b *batch, k *kind, seeds int) *items {
+	c := &b.choice
+	x := &items{d: d, kind: k.itemType, rows: make([]uint32, min(k.items, candidatesMost))}
+	for i := range x.rows {
+		c.items = append(c.items, uint32(i))
+	}
+	for range seeds * min(k.items, pairsMost) {
+		c.pairs = append(c.pairs, pair{})
+	}
+	c.history = make([]float32, historyColumns*len(c.pairs))
+	c.places, c.moments = make([]int, seeds), make([]int64, min(seeds, gridMost))
+	c.popular = make([]float32, len(c.moments)*len(c.items)*popularColumns*max(k.popular, 1))
+	x.readItems(b)
+	return x
+}
+
 // batchBytes is what a batch takes of the heap: its lists, which are up to twice as long as was asked for, and what groups its edges.
 func (d *data) batchBytes(b *batch) int64 {
 	n := 12*int64(len(b.Input)) + 4*int64(len(b.season)+len(b.truth.targets))
+	c := &b.choice
+	n += 4*int64(len(c.history)+len(c.popular)+4*len(c.items)+len(c.items)*len(b.Seeds)*2) + 160*int64(len(c.pairs))
 	for _, k := range b.Blocks {
 		n += 4*int64(len(k.Indptr)) + (6+40)*int64(len(k.Indices))
 	}

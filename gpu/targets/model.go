@@ -42,6 +42,7 @@ type model struct {
 	unmap    []func()
 	adam     gpu.AdamOptions
 	kind     kind
+	items    *recommender // nil: nothing is recommended
 	scores   []float32
 	grads    []float32
 }
@@ -52,6 +53,17 @@ func uniform(in int) nn.Init {
 }
 
 func zero(*keyed.Rand) float32 { return 0 }
+
+// noneZero is uniform(h) for a table of vectors of h columns whose first, that of none, is zero.
+func noneZero(h int) nn.Init {
+	n, value := 0, uniform(h)
+	return func(r *keyed.Rand) float32 {
+		if n++; n <= h {
+			return 0
+		}
+		return value(r)
+	}
+}
 
 // newModel makes a model for the rows of d.
 func newModel(ctx context.Context, dev gpu.Device, cfg *Config, d *data, k kind, relations int) (_ *model, err error) {
@@ -83,19 +95,19 @@ func newModel(ctx context.Context, dev gpu.Device, cfg *Config, d *data, k kind,
 		}
 		e.bias = m.params.Add("encoder."+name+".bias", 1, h, uniform(in))
 		for _, c := range d.groups[t] {
-			n, value := 0, uniform(h)
-			e.vectors = append(e.vectors, m.params.Add("encoder."+d.mb.Features[c].Name, d.values[c], h, func(r *keyed.Rand) float32 {
-				if n++; n <= h { // of category 0
-					return 0
-				}
-				return value(r)
-			}))
+			e.vectors = append(e.vectors, m.params.Add("encoder."+d.mb.Features[c].Name, d.values[c], h, noneZero(h)))
+		}
+		if k.vectors > 0 && k.itemType == t {
+			e.vectors = append(e.vectors, m.params.Add("encoder."+name+".vectors", k.vectors+1, h, noneZero(h)))
 		}
 		m.encoders = append(m.encoders, e)
 	}
 	m.season = m.params.Add("head.season", seasonColumns, h, uniform(seasonColumns))
 	m.w1, m.b1 = m.params.Add("head.weight", h, h, uniform(h)), m.params.Add("head.bias", 1, h, zero)
 	m.w2, m.b2 = m.params.Add("score.weight", h, k.outputs(), uniform(h)), m.params.Add("score.bias", 1, k.outputs(), zero)
+	if k.recommending() {
+		m.items = newRecommender(m.params, k, h)
+	}
 	if err := m.params.Allocate(ctx, m.q, cfg.Seed+1); err != nil {
 		return nil, err
 	}
@@ -149,6 +161,7 @@ type encoded struct {
 type pass struct {
 	pass    *nn.Pass
 	types   []encoded
+	states  gpu.Tensor // [rows, then items × hidden]
 	z       gpu.Tensor // [seeds × hidden]
 	season  gpu.Tensor
 	hidden  gpu.Tensor
@@ -213,18 +226,18 @@ func counting(n int) []uint32 {
 func (m *model) forward(b *batch, train bool) *pass {
 	q, a, h := m.q, m.arena, m.cfg.Hidden
 	p := &pass{pass: &nn.Pass{Queue: q, Arena: a, Train: train, DropoutSeed: b.dropout}, sources: len(b.Input)}
-	states := a.Matrix(q, len(b.Input), h)
+	p.states = a.Matrix(q, len(b.Input)+len(b.choice.items), h)
 	if q.Err() != nil {
 		return p
 	}
-	m.encode(p, &b.extra, states)
+	m.encode(p, &b.extra, p.states)
 	graphs := make([]gpu.Graph, len(b.Blocks))
 	for i := range b.Blocks {
 		k := &b.Blocks[i]
 		graphs[i] = gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc}
 		m.groupers[i].Group(q, a, &graphs[i], k.Indptr, k.Indices, k.Relations)
 	}
-	p.z = m.gnn.Forward(p.pass, graphs, nn.Dense(states))
+	p.z = m.gnn.Forward(p.pass, graphs, nn.Dense(p.states.Head(len(b.Input))))
 	n := len(b.Seeds)
 	p.season, p.hidden, p.scores = a.Float32s(q, b.season), a.Matrix(q, n, h), a.Matrix(q, n, m.kind.outputs())
 	if q.Err() != nil {
@@ -240,6 +253,9 @@ func (m *model) forward(b *batch, train bool) *pass {
 
 // step trains one batch and returns its loss, summed over seeds.
 func (m *model) step(ctx context.Context, b *batch) (float64, error) {
+	if m.items != nil {
+		return m.stepItems(ctx, b)
+	}
 	q, a := m.q, m.arena
 	p := m.forward(b, true)
 	m.scores = resize(m.scores, len(b.Seeds)*m.kind.outputs())
@@ -255,22 +271,27 @@ func (m *model) step(ctx context.Context, b *batch) (float64, error) {
 	d := a.Matrix(q, len(b.Seeds), m.kind.outputs())
 	if q.Err() == nil {
 		q.Upload(d, blocks.Bytes(m.grads))
-		m.backward(p, d)
-		m.params.Adam(q, m.params.Step(m.adam))
-		g := m.gnn.Params()
-		g.Adam(q, g.Step(m.adam))
+		m.params.ZeroGrads(q) // of tables that the batch has no rows of
+		m.backward(p, d, gpu.Tensor{})
+		m.adamStep()
 	}
 	return loss, errors.Join(q.Sync(context.WithoutCancel(ctx)), a.Reset())
 }
 
-// backward sets the gradients of all parameters from that of the scores.
-func (m *model) backward(p *pass, d gpu.Tensor) {
+// adamStep moves all parameters.
+func (m *model) adamStep() {
+	m.params.Adam(m.q, m.params.Step(m.adam))
+	g := m.gnn.Params()
+	g.Adam(m.q, g.Step(m.adam))
+}
+
+// backward sets the gradients of all parameters, which are zero, from that of the scores and that of the states of items, if there are some.
+func (m *model) backward(p *pass, d, items gpu.Tensor) {
 	q, a, h, n := m.q, m.arena, m.cfg.Hidden, d.Rows
 	dHidden, dz := a.Matrix(q, n, h), a.Matrix(q, n, h)
 	if q.Err() != nil {
 		return
 	}
-	m.params.ZeroGrads(q) // of tables that the batch has no rows of
 	q.ColumnSum(d, m.b2.Grad)
 	q.Gemm(gpu.GemmOptions{TransA: true}, p.hidden, d, m.w2.Grad)
 	q.Gemm(gpu.GemmOptions{TransB: true}, d, m.w2.Value, dHidden)
@@ -280,6 +301,15 @@ func (m *model) backward(p *pass, d gpu.Tensor) {
 	q.Gemm(gpu.GemmOptions{TransA: true}, p.z, dHidden, m.w1.Grad)
 	q.Gemm(gpu.GemmOptions{TransB: true}, dHidden, m.w1.Value, dz)
 	states := m.gnn.InputGradient(p.pass, dz)
+	if !items.IsZero() && q.Err() == nil {
+		all := a.Matrix(q, p.states.Rows, h)
+		if q.Err() != nil {
+			return
+		}
+		q.Copy(all.Head(states.Rows), states)
+		q.Copy(all.View(states.Rows, 0, items.Rows, h), items)
+		states = all
+	}
 	for t := range m.encoders {
 		e, y := &m.encoders[t], &p.types[t]
 		if y.at.IsZero() || q.Err() != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/formats/database"
 )
 
 // TestFanoutsReachWhatRefers: a third hop is taken where tables refer to the entities' through two others, and not for what these refer to.
@@ -23,11 +24,11 @@ func TestFanoutsReachWhatRefers(t *testing.T) {
 		want  []int
 	}{{"customers", 3, []int{24, 8, 4}}, {"orders", 2, []int{24, 8}}, {"products", 2, []int{24, 8}}, {"returns", 0, []int{24, 8}}} {
 		cfg := Config{}
-		if cfg.fit(m, c.table); reach(m, c.table) != c.reach || !slices.Equal(cfg.Fanouts, c.want) {
+		if cfg.fit(m, &database.Task{Table: c.table}); reach(m, c.table) != c.reach || !slices.Equal(cfg.Fanouts, c.want) {
 			t.Errorf("%s: reach %d, fanouts %v, expected %d and %v", c.table, reach(m, c.table), cfg.Fanouts, c.reach, c.want)
 		}
 		given := Config{Fanouts: []int{3}}
-		if given.fit(m, c.table); !slices.Equal(given.Fanouts, []int{3}) {
+		if given.fit(m, &database.Task{Table: c.table}); !slices.Equal(given.Fanouts, []int{3}) {
 			t.Errorf("given fanouts became %v", given.Fanouts)
 		}
 	}

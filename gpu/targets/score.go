@@ -19,6 +19,8 @@ type Score struct {
 	MicroF1  float64 `json:"micro_f1,omitempty"` // of labels, of which those are said that are likelier than not
 	MAE      float64 `json:"mae,omitempty"`      // of numbers
 	RMSE     float64 `json:"rmse,omitempty"`
+	MAP      float64 `json:"map_at_k,omitempty"`    // of recommendations: precisions at hits, summed, over the most hits that are possible
+	Recall   float64 `json:"recall_at_k,omitempty"` // of recommendations
 }
 
 // better reports whether s is better than t, of targets of one kind; NaN, of a part of one class, is no better.
@@ -30,6 +32,8 @@ func (k *kind) better(s, t *Score) bool {
 		return s.Accuracy > t.Accuracy
 	case database.Multilabel:
 		return s.AP > t.AP
+	case database.Recommendation:
+		return s.MAP > t.MAP
 	}
 	return s.MAE < t.MAE
 }
@@ -168,24 +172,102 @@ func (k *kind) same(out []float32, y truth, i int) []float32 {
 	return append(out, y.targets[i])
 }
 
+// scoreItems compares recommended items, the best first, with those that were right.
+func (k *kind) scoreItems(best, lists [][]uint32) (s Score) {
+	s, _ = k.scoreRows(best, lists)
+	return s
+}
+
+// scoreRows is scoreItems with the average precision of each row.
+func (k *kind) scoreRows(best, lists [][]uint32) (s Score, precisions []float64) {
+	s.Rows = len(lists)
+	for i, right := range lists {
+		hits, sum := 0., 0.
+		for rank, item := range best[i][:min(len(best[i]), k.top)] {
+			if slices.Contains(right, item) {
+				hits++
+				sum += hits / float64(rank+1)
+			}
+		}
+		precisions = append(precisions, sum/float64(max(min(len(right), k.top), 1)))
+		s.MAP += precisions[i]
+		s.Recall += hits / float64(max(len(right), 1))
+	}
+	n := float64(max(s.Rows, 1))
+	s.MAP, s.Recall = s.MAP/n, s.Recall/n
+	return s, precisions
+}
+
+// surely reports whether numbers are larger than others, pair by pair, by more than the standard error of the mean difference.
+func surely(a, b []float64) bool {
+	n, sum, squares := float64(len(a)), 0., 0.
+	for i := range a {
+		d := a[i] - b[i]
+		sum += d
+		squares += d * d
+	}
+	mean := sum / n
+	return mean > 0 && mean*mean > (squares/n-mean*mean)/n
+}
+
+// itemsOf are the items of lists.
+func itemsOf(best [][]scored) (lists [][]uint32) {
+	for _, list := range best {
+		var items []uint32
+		for _, s := range list {
+			items = append(items, s.item)
+		}
+		lists = append(lists, items)
+	}
+	return lists
+}
+
+// mostOften lists items by how often they were right in training, the most often first.
+func mostOften(lists [][]uint32, top int) (items []uint32) {
+	counts := map[uint32]int{}
+	for _, list := range lists {
+		for _, item := range list {
+			counts[item]++
+		}
+	}
+	for item := range counts {
+		items = append(items, item)
+	}
+	slices.SortFunc(items, func(a, b uint32) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b)) })
+	return items[:min(len(items), top)]
+}
+
+// itemBaselines is baselines of a recommendation: the items that were right most often, and the entity's last list before those.
+func (t *task) itemBaselines(train, y truth, last []int) (always, entity Score) {
+	often := mostOften(train.lists, t.kind.top)
+	var alike, own [][]uint32
+	for _, at := range last {
+		list := []uint32{}
+		if at >= 0 {
+			list = append(list, train.lists[at]...)
+		}
+		for _, item := range often {
+			if !slices.Contains(list, item) {
+				list = append(list, item)
+			}
+		}
+		alike, own = append(alike, often), append(own, list)
+	}
+	return t.kind.scoreItems(alike, y.lists), t.kind.scoreItems(own, y.lists)
+}
+
 // baselines scores what costs nothing: a constant, and the entity's last target in the training part before the moment, the constant where
 // it has none.
 func (t *task) baselines(part []example) (always, last Score) {
 	train, y := t.truthOf(t.train), t.truthOf(part)
-	c := t.kind.constant(train)
-	before := map[uint32][]int{}
-	for i, e := range t.train {
-		before[e.row] = append(before[e.row], i)
+	latest := t.lastOf(part)
+	if t.kind.recommending() {
+		return t.itemBaselines(train, y, latest)
 	}
+	c := t.kind.constant(train)
 	var alike, entity []float32
-	for _, e := range part {
+	for _, at := range latest {
 		alike = append(alike, c...)
-		latest, at := int64(math.MinInt64), -1
-		for _, i := range before[e.row] {
-			if x := t.train[i]; x.moment < e.moment && x.moment >= latest {
-				latest, at = x.moment, i
-			}
-		}
 		if at < 0 {
 			entity = append(entity, c...)
 		} else {
@@ -193,4 +275,22 @@ func (t *task) baselines(part []example) (always, last Score) {
 		}
 	}
 	return t.kind.score(alike, y), t.kind.score(entity, y)
+}
+
+// lastOf is, of each row of a part, the training example of the same entity that is the last before the moment; −1 = none is.
+func (t *task) lastOf(part []example) (last []int) {
+	before := map[uint32][]int{}
+	for i, e := range t.train {
+		before[e.row] = append(before[e.row], i)
+	}
+	for _, e := range part {
+		latest, at := int64(math.MinInt64), -1
+		for _, i := range before[e.row] {
+			if x := t.train[i]; x.moment < e.moment && x.moment >= latest {
+				latest, at = x.moment, i
+			}
+		}
+		last = append(last, at)
+	}
+	return last
 }

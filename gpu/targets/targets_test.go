@@ -162,7 +162,14 @@ func TestHistoryTellsAndTheFutureDoesNot(t *testing.T) {
 // A run is the same for any threads, partitions and bound of memory, and when it is resumed.
 func TestRunsAreEqualToTheBit(t *testing.T) {
 	dir := shop(t, 60)
-	cfg := targets.Config{Targets: filepath.Join(dir, "tasks", "again"), Epochs: 3, Hidden: 8, Fanouts: []int{4, 2}, BatchSize: 50, Seed: 3, Sampler: "uniform"}
+	runsAreEqual(t, dir, "again")
+	runsAreEqual(t, dir, "labels")
+	runsAreEqual(t, tastes(t, 60), "items")
+}
+
+func runsAreEqual(t *testing.T, dir, task string) {
+	t.Helper()
+	cfg := targets.Config{Targets: filepath.Join(dir, "tasks", task), Epochs: 3, Hidden: 8, Fanouts: []int{4, 2}, BatchSize: 50, Seed: 3, Sampler: "uniform"}
 	one := open(t, dir, ingest.Options{Partitions: 1})
 	first, err := targets.Train(t.Context(), one, device(t, 1), cfg, targets.Hooks{})
 	if err != nil {
@@ -175,7 +182,7 @@ func TestRunsAreEqualToTheBit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(first.Params, second.Params) || first.Summary.Test != second.Summary.Test {
-		t.Errorf("other threads, partitions and memory: %+v, expected %+v", second.Summary.Test, first.Summary.Test)
+		t.Errorf("%s: other threads, partitions and memory: %+v, expected %+v", task, second.Summary.Test, first.Summary.Test)
 	}
 	cfg.CheckpointFile, cfg.Epochs = filepath.Join(t.TempDir(), "run"), 2
 	if _, err := targets.Train(t.Context(), one, device(t, 2), cfg, targets.Hooks{}); err != nil {
@@ -187,7 +194,7 @@ func TestRunsAreEqualToTheBit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(first.Params, third.Params) || !third.Summary.Resumed {
-		t.Error("the resumed run is another")
+		t.Errorf("%s: the resumed run is another", task)
 	}
 }
 

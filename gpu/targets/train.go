@@ -41,8 +41,10 @@ type Summary struct {
 	ValidConstant Score `json:"valid_constant"`
 	ValidLast     Score `json:"valid_last"`
 	BestEpoch     int   `json:"best_epoch"`
-	DivergedEpoch int   `json:"diverged_epoch,omitempty"`
-	TrainRows     int   `json:"train_rows"`
+	// Share is how much of what is learned of entities and items counts in a recommendation, beside popularity and history.
+	Share         float32 `json:"share,omitempty"`
+	DivergedEpoch int     `json:"diverged_epoch,omitempty"`
+	TrainRows     int     `json:"train_rows"`
 	// CheckedRows were sampled by the whole run; none was later than the moment that it was sampled for.
 	CheckedRows int64 `json:"checked_rows"`
 	run.Took
@@ -100,6 +102,8 @@ type task struct {
 	model              *model
 	kind               kind
 	lists              [][]uint32 // of targets that are lists
+	items              *items     // nil: nothing is recommended
+	keys               []uint64   // of items with vectors
 	until              int64
 	sampler            *asof.Sampler
 	train, valid, test []example
@@ -122,13 +126,18 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	if err != nil {
 		return nil, err
 	}
-	cfg.fit(st.Manifest(), tables.task.Table)
-	o, err := open(ctx, st, dev, &cfg, use{entity: tables.task.Table, examples: tables.rows(), train: true, kind: kindOf(tables.task), listed: tables.words()})
+	m := st.Manifest()
+	if err := checkTask(m, tables.task); err != nil {
+		return nil, err
+	}
+	cfg.fit(m, tables.task)
+	k := kindOf(m, tables.task, cfg.Hidden, -1)
+	o, err := open(ctx, st, dev, &cfg, use{entity: tables.task.Table, examples: tables.rows(), train: true, kind: k, listed: tables.words()})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.it.Close()) }()
-	t := &task{data: o.data, cfg: &cfg, kind: kindOf(tables.task)}
+	t := &task{data: o.data, cfg: &cfg, kind: k}
 	t.At, t.Hooks = &at, hooks
 	if err := t.prepare(ctx, st, &tables); err != nil {
 		return nil, err
@@ -143,6 +152,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 		hooks.Start(cfg, *sum)
 	}
 	c = &Checkpoint{Version: at.Version, Config: cfg, Table: tables.task.Table, Task: *tables.task, Encoding: encoding(st.Manifest())}
+	c.Items = t.keys
 	if err := t.run(ctx, dev, o, state, c); err != nil {
 		return nil, err
 	}
@@ -151,10 +161,33 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	return c, nil
 }
 
+// checkTask says whether a store has the tables that a task is about.
+func checkTask(m *store.Manifest, t *database.Task) error {
+	var names []string
+	for _, n := range m.Schema.NodeTypes {
+		names = append(names, n.Name)
+	}
+	for _, of := range []struct{ what, table string }{{"the entities are", t.Table}, {"what is recommended are", t.Items}} {
+		if of.table != "" && !slices.Contains(names, of.table) {
+			return fmt.Errorf("train: targets of rows: %w: %s rows of table %q, and the store's tables are %q", store.ErrInvalid, of.what, of.table, names)
+		}
+	}
+	return nil
+}
+
 // prepare resolves the training table and makes the sampler.
 func (t *task) prepare(ctx context.Context, st *store.Store, tables *tables) (err error) {
-	if !slices.Contains(t.names, tables.task.Table) {
-		return fmt.Errorf("train: targets of rows: %w: the entities are rows of table %q, and the store's tables are %q", store.ErrInvalid, tables.task.Table, t.names)
+	if t.kind.recommending() {
+		t.items = newItems(st.Manifest(), t.data, tables.task)
+		keys, err := t.items.keys(ctx, st)
+		if err != nil {
+			return err
+		}
+		if len(keys) > vectorsMost {
+			keys = nil
+		}
+		t.keys = keys
+		t.items.match(keys, keys)
 	}
 	for _, p := range []struct {
 		to   *[]example
@@ -169,6 +202,9 @@ func (t *task) prepare(ctx context.Context, st *store.Store, tables *tables) (er
 	}
 	if t.until, err = t.cfg.until(); err != nil {
 		return err
+	}
+	if t.items != nil {
+		t.items.setGrid(t.train, t.until)
 	}
 	t.sampler, err = t.newSampler(t.cfg)
 	return err
@@ -216,18 +252,26 @@ func (t *task) run(ctx context.Context, dev gpu.Device, o *opened, state []byte,
 	sum := &t.At.Summary
 	r := run.Run{Task: t, Rule: run.Rule{Epochs: t.cfg.Epochs, Patience: t.cfg.Patience, EvalEvery: 1, Best: sum.BestEpoch}, From: t.At.Position,
 		Clock: progress.NewClock(every), Where: t.cfg.CheckpointFile, Empty: "no row trains"}
-	t.rule = &r.Rule
+	if t.rule = &r.Rule; t.items != nil {
+		t.rule.Least = min(leastBatches*t.cfg.BatchSize/len(t.train), leastEpochs)
+	}
 	if err := r.Train(ctx); err != nil {
 		return err
 	}
 	m.params.Restore(m.q)
 	m.gnn.Params().Restore(m.q)
 	sum.DivergedEpoch = r.Diverged
-	if sum.Test, err = t.score(ctx, t.test); err != nil {
+	if sum.Test, _, err = t.score(ctx, t.test, []float32{sum.Share}); err != nil {
 		return err
 	}
 	return m.checkpoint(ctx, c)
 }
+
+// What a recommendation is trained for whatever validation says: tastes that many have in common show late, and popularity at once.
+const (
+	leastBatches = 300
+	leastEpochs  = 30
+)
 
 // Begin implements [run.Task].
 func (t *task) Begin(_ context.Context, x *run.Epoch) error {
@@ -242,7 +286,7 @@ func (t *task) Step(_ context.Context, x *run.Epoch) (run.Batches, error) {
 	}
 	key := keyed.New(t.cfg.Seed).With(placeOrder)
 	order := keyed.NewPermutation(key.With(1).With(uint64(x.Number)), uint64(len(t.train)))
-	t.feed = &feed{d: t.data, sampler: t.sampler, examples: t.train, lists: t.lists, order: &order, size: t.cfg.BatchSize, until: t.until, key: key.With(2), epoch: x.Number}
+	t.feed = &feed{d: t.data, sampler: t.sampler, examples: t.train, lists: t.lists, items: t.items, order: &order, size: t.cfg.BatchSize, until: t.until, key: key.With(2), epoch: x.Number}
 	t.next = x.From.Batch
 	return t, nil
 }
@@ -281,14 +325,29 @@ func (t *task) Trained(x *run.Epoch) {
 	r.Loss, r.Seconds, r.Batches, r.SampledEdges = x.Loss(), x.Trained.Seconds, int(x.Counts.Batches), x.Counts.Edges
 }
 
-// score predicts a part and compares.
-func (t *task) score(ctx context.Context, part []example) (Score, error) {
+// score predicts a part and compares: of a recommendation for each of some shares, of which the first is returned, or one that is surely
+// better.
+func (t *task) score(ctx context.Context, part []example, shares []float32) (best Score, share float32, err error) {
+	if t.items != nil {
+		lists, checked, err := t.model.recommend(ctx, t.items, t.sampler, part, t.until, shares)
+		if t.At.Summary.CheckedRows += checked; err != nil {
+			return best, 0, err
+		}
+		var of []float64
+		for k, list := range lists { // the simplest first
+			s, rows := t.kind.scoreRows(itemsOf(list), t.truthOf(part).lists)
+			if k == 0 || t.kind.better(&s, &best) && surely(rows, of) {
+				best, share, of = s, shares[k], rows
+			}
+		}
+		return best, share, nil
+	}
 	predicted, checked, err := t.model.all(ctx, t.data, t.sampler, part, t.until)
 	t.At.Summary.CheckedRows += checked
 	if err != nil {
-		return Score{}, err
+		return best, 0, err
 	}
-	return t.kind.score(predicted, t.truthOf(part)), nil
+	return t.kind.score(predicted, t.truthOf(part)), 0, nil
 }
 
 // evalEpoch keys the draws of evaluations and predictions.
@@ -320,11 +379,12 @@ func (m *model) all(ctx context.Context, d *data, s *asof.Sampler, part []exampl
 func (t *task) Validate(ctx context.Context, _ *run.Epoch) error {
 	sum, r, m := &t.At.Summary, &t.Record, t.model
 	var err error
-	if r.Valid, err = t.score(ctx, t.valid); err != nil {
+	var share float32
+	if r.Valid, share, err = t.score(ctx, t.valid, shares); err != nil {
 		return err
 	}
 	if sum.BestEpoch == 0 || t.kind.better(&r.Valid, &sum.Valid) {
-		r.Best, sum.BestEpoch, sum.Valid, t.rule.Best = true, r.Epoch, r.Valid, r.Epoch
+		r.Best, sum.BestEpoch, sum.Valid, sum.Share, t.rule.Best = true, r.Epoch, r.Valid, share, r.Epoch
 		m.params.Keep(m.q)
 		m.gnn.Params().Keep(m.q)
 		if err := m.q.Sync(ctx); err != nil {

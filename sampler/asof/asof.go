@@ -98,6 +98,29 @@ func (g *Graph) Most() []int {
 	return most
 }
 
+// Known are the rows from which edges of a relation lead to a row and that were known at a moment, the earliest first. They are the graph's.
+func (g *Graph) Known(row uint32, relation int, moment int64) []uint32 {
+	return g.known(g.in, row, relation, moment)
+}
+
+// Referred is [Graph.Known] of the rows to which edges of a relation lead from a row.
+func (g *Graph) Referred(row uint32, relation int, moment int64) []uint32 {
+	return g.known(g.out, row, relation, moment)
+}
+
+func (g *Graph) known(a *buffer.Adjacency, row uint32, relation int, moment int64) []uint32 {
+	span := a.Span(row)
+	relations, rows := a.Relations[span.Begin:span.End], a.Indices[span.Begin:span.End]
+	lo := sort.Search(len(relations), func(i int) bool { return int(relations[i]) >= relation })
+	hi := sort.Search(len(relations), func(i int) bool { return int(relations[i]) > relation })
+	return rows[lo:g.until(rows, lo, hi, moment)]
+}
+
+// until is where in rows lo to hi, the earliest first, those begin that are later than a moment.
+func (g *Graph) until(rows []uint32, lo, hi int, moment int64) int {
+	return lo + sort.Search(hi-lo, func(i int) bool { return g.times[rows[lo+i]] > moment })
+}
+
 // Relations is how many relations the blocks of a [Sampler] have: those of the graph, their inverses, and the latest edges of each alone.
 func (g *Graph) Relations() int { return 4 * g.relations }
 

@@ -78,7 +78,8 @@ A model of "gstore train --task temporal" says where the next edge of each named
 leads, after all edges that the store has.
 
 A model of "gstore train --targets" predicts targets of rows of a database as of --at:
-of those whose keys are behind STORE, or in the table that --entities names.
+of those whose keys are behind STORE, or in the table that --entities names. One of a
+recommendation lists the --top best rows for each.
 
 --nearest lists the --top nodes that are most similar to each named node: by the angle
 between their vectors (cosine), or by their product (dot). The vectors are a model's

@@ -47,6 +47,12 @@ func (p *prediction) entities(ctx context.Context, path string) error {
 	}
 	cfg := cp.Config
 	cfg.Threads, cfg.MemoryBytes = p.threads, int64(p.mem)
+	if cp.Task.Kind == database.Recommendation {
+		return p.recommend(ctx, cp, cfg, asked, questions)
+	}
+	if slices.Contains(p.changed, "top") {
+		return command.Usagef("--top is for models that recommend rows, and %s predicts %s", path, cp.Task.Target)
+	}
 	done := p.env.Working("predicting")
 	answers, err := targets.Predict(ctx, p.st, p.dev, cp, cfg, questions)
 	done()
@@ -62,6 +68,45 @@ func (p *prediction) entities(ctx context.Context, path string) error {
 		row := []any{p.key(key), time.Unix(asked.Times[i], 0).UTC().Format(time.DateTime)}
 		if err = out.add(append(row, targetValues(&cp.Task, answers[i*each:(i+1)*each])...)...); err != nil {
 			break
+		}
+	}
+	if err = out.end(err); err != nil {
+		return err
+	}
+	p.finish(out.n)
+	return nil
+}
+
+// recommend answers which rows of a table are best for those that are asked about, a row to each.
+func (p *prediction) recommend(ctx context.Context, cp *targets.Checkpoint, cfg targets.Config, asked *database.Targets, questions []targets.Question) error {
+	top := cp.Task.K
+	if slices.Contains(p.changed, "top") {
+		top = p.top
+	}
+	done := p.env.Working("predicting")
+	answers, err := targets.Recommend(ctx, p.st, p.dev, cp, cfg, questions, top)
+	done()
+	if err != nil {
+		return err
+	}
+	out, err := p.open([]column{{cp.Task.Entity, words, 12}, {cp.Task.Time, words, 19}, {"rank", integers, 4}, {cp.Task.Target, words, 12}, {"score", numbers, 10}})
+	if err != nil {
+		return err
+	}
+	for i, list := range answers {
+		var nodes []store.NodeID
+		for _, r := range list {
+			nodes = append(nodes, r.Node)
+		}
+		var items []string
+		if items, err = p.st.ExternalStrings(ctx, nodes); err != nil {
+			break
+		}
+		at := time.Unix(asked.Times[i], 0).UTC().Format(time.DateTime)
+		for k, r := range list {
+			if err = out.add(p.key(asked.Keys[i]), at, uint64(k+1), p.key(items[k]), r.Score); err != nil {
+				break
+			}
 		}
 	}
 	if err = out.end(err); err != nil {

@@ -92,6 +92,8 @@ func runTrainTargets(ctx context.Context, e *command.Env, st *store.Store, dir s
 // scoreText is a score for people.
 func scoreText(s targets.Score) string {
 	switch {
+	case s.MAP > 0 || s.Recall > 0:
+		return fmt.Sprintf("MAP@k %.4f, recall@k %.4f of %d rows", s.MAP, s.Recall, s.Rows)
 	case s.Accuracy > 0 || s.MacroF1 > 0 && s.MicroF1 == 0:
 		return fmt.Sprintf("accuracy %.4f, macro F1 %.4f of %d rows", s.Accuracy, s.MacroF1, s.Rows)
 	case s.AP > 0 && s.AUC == 0:

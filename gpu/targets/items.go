@@ -1,0 +1,424 @@
+package targets
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/gstore/gstore/sampler/asof"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/formats/database"
+)
+
+// items are the rows that can be recommended, all those of a table, and what is known of them at a moment.
+type items struct {
+	d         *data
+	kind      int      // their type
+	rows      []uint32 // of the buffer, by item: in order of external ids, which no partitioning changes
+	ascending []uint32 // these in order
+	at        []uint32 // of each of those its item
+	relations []int    // that lead to them
+	ways      [][]step // the shortest ones from an entity to items
+	vector    []uint32 // by item: its learned vector, from 1; 0: it came after training
+	grid      []int64  // moments at which popularity is looked at while training
+}
+
+// Popularity of an item is, of each relation that leads to it, how many rows did within some days, and the age of the latest.
+const (
+	popularColumns = len(popularDays) + 1 + ageColumns
+	gridMost       = 32   // moments of a batch at which popularity is looked at
+	candidatesMost = 4096 // items of a batch that are told apart
+)
+
+var popularDays = [...]float64{30, 365, 1825}
+
+// historyColumns say of an item that an entity had to do with how often it had, how often within days that count ever less, and the age of the latest.
+const historyColumns = 1 + len(decays) + ageColumns
+
+// vectorsMost bounds the items of which a vector is learned: of more, what their columns say is all.
+const vectorsMost = 1 << 17
+
+// recommends fills in what a recommendation's kind hangs on: the store's tables, and the width of states. trained is how many items there were in
+// training.
+func (k *kind) recommends(m *store.Manifest, t *database.Task, hidden, trained int) {
+	k.top, k.wide = t.K, hidden
+	for r := range m.Schema.Relations {
+		if _, dst, ok := m.Schema.Ends(store.RelationID(r)); ok && m.Schema.NodeTypes[dst].Name == t.Items {
+			k.popular++
+		}
+	}
+	for i, n := range m.Schema.NodeTypes {
+		if n.Name == t.Items {
+			k.items, k.itemType = int(n.Count), i
+		}
+	}
+	if k.vectors = trained; trained < 0 {
+		k.vectors = k.items
+	}
+	if k.vectors > vectorsMost {
+		k.vectors = 0
+	}
+}
+
+// newItems finds the rows of a table.
+func newItems(m *store.Manifest, d *data, t *database.Task) *items {
+	x := &items{d: d, kind: slices.Index(d.names, t.Items), ways: ways(m, t.Table, t.Items)}
+	for _, p := range d.mb.Partitions { // there may be rows between them
+		for row := p.Base; row < p.Base+uint32(p.Nodes); row++ {
+			if int(d.types[row]) == x.kind {
+				x.rows = append(x.rows, row)
+			}
+		}
+	}
+	for r := range m.Schema.Relations {
+		if _, dst, ok := m.Schema.Ends(store.RelationID(r)); ok && dst == x.kind {
+			x.relations = append(x.relations, r)
+		}
+	}
+	x.vector = make([]uint32, len(x.rows))
+	return x
+}
+
+// sort puts items in order of their external ids.
+func (x *items) sort(ids []string) {
+	order := counting(len(ids))
+	slices.SortFunc(order, func(a, b uint32) int { return cmp.Compare(ids[a], ids[b]) })
+	rows := slices.Clone(x.rows)
+	for i, k := range order {
+		x.rows[i] = rows[k]
+	}
+	x.at = counting(len(ids))
+	slices.SortFunc(x.at, func(a, b uint32) int { return cmp.Compare(x.rows[a], x.rows[b]) })
+	x.ascending = nil
+	for _, item := range x.at {
+		x.ascending = append(x.ascending, x.rows[item])
+	}
+	slices.Sort(ids)
+}
+
+// waysMost bounds the ways that are looked at.
+const waysMost = 16
+
+// ways are the shortest ways of references from rows of a table to those of another, forwards or back, of a step at least; none: no references lead
+// there.
+func ways(m *store.Manifest, from, to string) (found [][]step) {
+	type way struct {
+		at    string
+		steps []step
+	}
+	seen := map[string]int{from: 0}
+	for open := []way{{at: from}}; len(open) > 0; open = open[1:] {
+		w := open[0]
+		if len(found) == waysMost || len(found) > 0 && len(w.steps) >= len(found[0]) {
+			break
+		}
+		for r := range m.Schema.Relations {
+			src, dst, ok := m.Schema.Ends(store.RelationID(r))
+			if !ok {
+				continue
+			}
+			a, b := m.Schema.NodeTypes[src].Name, m.Schema.NodeTypes[dst].Name
+			for _, s := range []struct {
+				from, to string
+				back     bool
+			}{{a, b, false}, {b, a, true}} {
+				if s.from != w.at {
+					continue
+				}
+				steps := append(slices.Clone(w.steps), step{r, s.back})
+				if s.to == to {
+					found = append(found, steps)
+				}
+				if before, known := seen[s.to]; !known || before == len(steps) {
+					seen[s.to] = len(steps)
+					open = append(open, way{s.to, steps})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// distance is how long these ways are.
+func distance(m *store.Manifest, from, to string) int {
+	if w := ways(m, from, to); len(w) > 0 {
+		return len(w[0])
+	}
+	return 0
+}
+
+// keys puts the items in order and returns what tells those of stores of the same database apart, whatever their rows: hashes of external ids.
+func (x *items) keys(ctx context.Context, st *store.Store) (keys []uint64, err error) {
+	nodes := make([]store.NodeID, len(x.rows))
+	for i, row := range x.rows {
+		nodes[i] = x.d.node(row)
+	}
+	ids, err := st.ExternalStrings(ctx, nodes)
+	if err != nil {
+		return nil, err
+	}
+	x.sort(ids)
+	for _, id := range ids {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(id))
+		keys = append(keys, h.Sum64())
+	}
+	return keys, nil
+}
+
+// match takes learned vectors for the items of a store, of which trained has those that there were in training.
+func (x *items) match(keys, trained []uint64) {
+	of := make(map[uint64]uint32, len(trained))
+	for i, k := range trained {
+		of[k] = uint32(i + 1)
+	}
+	for i, k := range keys {
+		x.vector[i] = of[k]
+	}
+	if len(trained) > 0 {
+		x.d.items = x
+	}
+}
+
+// vectorOf is the number of the vector of a row, which is an item; 0 where only memory is counted.
+func (x *items) vectorOf(row uint32) uint32 {
+	if k, ok := slices.BinarySearch(x.ascending, row); ok {
+		return x.vector[x.at[k]]
+	}
+	return 0
+}
+
+// of is the item that is a row.
+func (x *items) of(row uint32) (item uint32, ok bool) {
+	if int(x.d.types[row]) != x.kind {
+		return 0, false
+	}
+	k, ok := slices.BinarySearch(x.ascending, row)
+	if !ok {
+		return 0, false
+	}
+	return x.at[k], true
+}
+
+// known reports whether an item was there at a moment, as all are where only memory is counted.
+func (x *items) known(item uint32, moment int64) bool {
+	return !x.d.timed[x.kind] || x.d.graph == nil || x.d.graph.Time(x.rows[item]) <= moment
+}
+
+// readItems finds what the model reads of a batch's items, behind its rows. How old they are is not among it: that hangs on the seed.
+func (x *items) readItems(b *batch) {
+	c := &b.choice
+	c.baseRows = len(b.Input)
+	p := &b.parts[x.kind]
+	for k, item := range c.items {
+		x.d.readRow(p, x.kind, uint32(c.baseRows+k), x.rows[item])
+		if x.d.timed[x.kind] {
+			p.ages = append(p.ages, make([]float32, ageColumns)...)
+		}
+	}
+}
+
+// setGrid takes moments, as evenly as there are examples, at which popularity is looked at while training.
+func (x *items) setGrid(train []example, until int64) {
+	var moments []int64
+	for _, e := range train {
+		moments = append(moments, min(e.moment, until))
+	}
+	slices.Sort(moments)
+	x.grid = nil
+	if distinct := slices.Compact(slices.Clone(moments)); len(distinct) <= gridMost {
+		x.grid = distinct
+		return
+	}
+	for k := range gridMost {
+		x.grid = append(x.grid, moments[k*len(moments)/gridMost])
+	}
+	x.grid = slices.Compact(x.grid)
+}
+
+// placeOf is which of the grid's moments is the latest that is not after a moment.
+func (x *items) placeOf(moment int64) int {
+	return max(sort.Search(len(x.grid), func(i int) bool { return x.grid[i] > moment })-1, 0)
+}
+
+// appendPopularity appends what is known of an item's popularity at a moment.
+func (x *items) appendPopularity(out []float32, item uint32, moment int64) []float32 {
+	g := x.d.graph
+	for _, r := range x.relations {
+		rows := g.Known(x.rows[item], r, moment)
+		for _, days := range popularDays {
+			since := moment - int64(days*86400)
+			n := len(rows) - sort.Search(len(rows), func(i int) bool { return g.Time(rows[i]) > since })
+			out = append(out, float32(math.Log1p(float64(n))))
+		}
+		out = append(out, float32(math.Log1p(float64(len(rows)))))
+		if n := len(rows); n > 0 && x.d.timed[x.d.types[rows[n-1]]] {
+			out = appendAge(out, float64(moment)-float64(g.Time(rows[n-1])))
+		} else {
+			out = append(out, make([]float32, ageColumns)...)
+		}
+	}
+	return out
+}
+
+// pair is an item that a seed has to do with.
+type pair struct {
+	seed, item uint32
+	count      float64
+	decayed    [len(decays)]float64 // count by age
+	latest     int64
+	dated      bool
+}
+
+// What is looked at of what an entity has to do with: rows by each way to items, and different items.
+const (
+	walkedMost = 1024
+	pairsMost  = 128 // of a seed
+)
+
+// pairs lists the items that a batch's seeds have to do with, the latest first: those at the end of the shortest ways of references, which are
+// followed through all rows that are known, where the tree has the latest few.
+func (x *items) pairs(b *batch) (list []pair) {
+	for i, row := range b.Seeds {
+		moment, first := b.Times[i], len(list)
+		places := map[uint32]int{}
+		for _, way := range x.ways {
+			x.walk(way, row, moment, func(item uint32, at int64) {
+				k, ok := places[item]
+				if !ok {
+					if len(list)-first == pairsMost {
+						return
+					}
+					k = len(list)
+					places[item] = k
+					list = append(list, pair{seed: uint32(i), item: item})
+				}
+				list[k].add(at, moment)
+			})
+		}
+	}
+	return list
+}
+
+// add counts an item once more, which the seed had to do with at a time; [asof.Always]: nobody knows when.
+func (p *pair) add(at, moment int64) {
+	if p.count++; at == asof.Always {
+		return
+	}
+	if !p.dated || at > p.latest {
+		p.latest, p.dated = at, true
+	}
+	days := max(float64(moment)-float64(at), 0) / 86400
+	for i, d := range decays {
+		p.decayed[i] += math.Exp(-days / d)
+	}
+}
+
+// step is a relation that is followed, from what it leads to back, or forwards.
+type step struct {
+	relation int
+	back     bool
+}
+
+// walk follows a way from a row and visits the items at its end, each as often as it is there, with the time of the latest row on the way.
+func (x *items) walk(way []step, row uint32, moment int64, visit func(item uint32, at int64)) {
+	type place struct {
+		row uint32
+		at  int64
+	}
+	g, now := x.d.graph, []place{{row, asof.Always}}
+	for k, s := range way {
+		var next []place
+		for _, p := range now {
+			rows := g.Referred(p.row, s.relation, moment)
+			if s.back {
+				rows = g.Known(p.row, s.relation, moment)
+			}
+			for _, row := range slices.Backward(rows) {
+				if len(next) == walkedMost {
+					break
+				}
+				at := p.at
+				if k < len(way)-1 && x.d.timed[x.d.types[row]] {
+					at = max(at, g.Time(row))
+				}
+				next = append(next, place{row, at})
+			}
+		}
+		now = next
+	}
+	for _, p := range now {
+		if item, ok := x.of(p.row); ok {
+			visit(item, p.at)
+		}
+	}
+}
+
+// appendTo appends the columns of a pair whose seed has a moment.
+func (p *pair) appendTo(out []float32, moment int64) []float32 {
+	out = append(out, float32(math.Log1p(p.count)))
+	for _, x := range p.decayed {
+		out = append(out, float32(math.Log1p(x)))
+	}
+	if !p.dated {
+		return append(out, make([]float32, ageColumns)...)
+	}
+	return appendAge(out, float64(moment)-float64(p.latest))
+}
+
+// candidates are the items that a batch tells apart: all where there are few, else those that are right, those that stand in trees, and others at
+// random.
+func (x *items) candidates(lists [][]uint32, pairs []pair, key keyed.Key) []uint32 {
+	var list []uint32
+	if len(x.rows) <= candidatesMost {
+		for i := range x.rows {
+			list = append(list, uint32(i))
+		}
+		return list
+	}
+	taken := map[uint32]bool{}
+	add := func(item uint32, most int) {
+		if len(list) < most && !taken[item] {
+			taken[item] = true
+			list = append(list, item)
+		}
+	}
+	for _, right := range lists {
+		for _, item := range right {
+			add(item, candidatesMost/2)
+		}
+	}
+	for _, p := range pairs {
+		add(p.item, candidatesMost*3/4)
+	}
+	for r := key.Rand(0); len(list) < candidatesMost; {
+		add(uint32(r.Below(uint64(len(x.rows)))), candidatesMost)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// scored is an item with its score.
+type scored struct {
+	item  uint32
+	score float32
+}
+
+// better orders items by score, the first of equals first.
+func (a scored) better(b scored) int {
+	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.item, b.item))
+}
+
+// keepBest puts an item among the best so far, in order, of which there are at most k.
+func keepBest(best []scored, s scored, k int) []scored {
+	if len(best) == k && s.better(best[k-1]) > 0 {
+		return best
+	}
+	at, _ := slices.BinarySearchFunc(best, s, scored.better)
+	best = slices.Insert(best, at, s)
+	return best[:min(len(best), k)]
+}

@@ -1,0 +1,432 @@
+package targets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/run"
+	"github.com/gstore/gstore/sampler/asof"
+	"github.com/gstore/gstore/store/budget"
+)
+
+// What a recommender has hidden columns for.
+const (
+	popularHidden = 16
+	historyHidden = 32
+)
+
+// recommender scores items for entities at moments: with q the scores of the entity's row, which are as wide as states, and e the state of an
+// item's encoder,
+//
+//	score = p(popularity) + h(history) + share·q·W·e
+//
+// with p a perceptron of how many rows led to the item before the moment, and h, of items that the entity had to do
+// with ([items.pairs]), one of how often and when: Yuan and others, "ContextGNN: Beyond Two-Tower Recommendation Systems" (ICLR 2025), section 3,
+// have a network of pairs there. An item's encoder has a vector learned of each, which q has of those in the entity's tree: what was bought by those
+// who bought the same. Popularity and history learn by themselves, and the rest what these leave over: learned together, what is
+// remembered of entities took the place of what comes again. How much of it counts, none or half or all, validation says of every epoch.
+type recommender struct {
+	weight           *nn.Param
+	popular, pb, pw  *nn.Param
+	history, hb, hw  *nn.Param
+	grid             []float32 // room: columns of popularity
+	histories        []float32
+	scores, gradient []float32
+}
+
+// shares are how much of what is learned of entities and items may count.
+var shares = []float32{0, .5, 1}
+
+// newRecommender adds its parameters to the model's.
+func newRecommender(params *nn.Params, k kind, h int) *recommender {
+	r := &recommender{}
+	f := popularColumns * max(k.popular, 1)
+	r.weight = params.Add("items.weight", h, h, uniform(h))
+	r.popular, r.pb = params.Add("popularity.weight", f, popularHidden, uniform(f)), params.Add("popularity.bias", 1, popularHidden, zero)
+	r.pw = params.Add("popularity.score", popularHidden, 1, uniform(popularHidden))
+	r.history, r.hb = params.Add("history.weight", historyColumns, historyHidden, uniform(historyColumns)), params.Add("history.bias", 1, historyHidden, zero)
+	r.hw = params.Add("history.score", historyHidden, 1, uniform(historyHidden))
+	return r
+}
+
+// choice is what a batch has of items beyond its trees.
+type choice struct {
+	items    []uint32  // that are told apart, ascending
+	moments  []int64   // at which popularity is looked at
+	places   []int     // of each seed's among them
+	popular  []float32 // [moments × items × columns]
+	pairs    []pair
+	history  []float32 // [pairs × columns]
+	unknown  []bool    // [seeds × items] later than the seed's moment; nil: none
+	baseRows int       // states of rows that come before those of items
+}
+
+// fillPairs finds the items of a batch's trees.
+func (x *items) fillPairs(b *batch) {
+	c := &b.choice
+	c.pairs = x.pairs(b)
+	c.history = c.history[:0]
+	for i := range c.pairs {
+		p := &c.pairs[i]
+		c.history = p.appendTo(c.history, b.Times[p.seed])
+	}
+}
+
+// fill makes the choice of a batch that trains.
+func (x *items) fill(b *batch, f *feed, number int) {
+	x.fillPairs(b)
+	c := &b.choice
+	c.items = x.candidates(b.truth.lists, c.pairs, f.key.With(uint64(f.epoch)).With(1).With(uint64(number)))
+	c.moments, c.places, c.popular, c.unknown = c.moments[:0], c.places[:0], c.popular[:0], nil
+	place := map[int]int{}
+	for i := range b.Seeds {
+		g := x.placeOf(b.Times[i])
+		if _, ok := place[g]; !ok {
+			place[g] = len(c.moments)
+			c.moments = append(c.moments, x.grid[g])
+		}
+		c.places = append(c.places, place[g])
+	}
+	for _, at := range c.moments {
+		for _, item := range c.items {
+			c.popular = x.appendPopularity(c.popular, item, at)
+		}
+	}
+	if !x.d.timed[x.kind] {
+		return
+	}
+	for i := range b.Seeds {
+		for _, item := range c.items {
+			c.unknown = append(c.unknown, !x.known(item, b.Times[i]))
+		}
+	}
+}
+
+// columnsOf are the columns of popularity.
+func (r *recommender) columnsOf() int { return r.popular.Value.Rows }
+
+// perceptron is relu(x·w + b)·s, with its hidden columns.
+func perceptron(q *gpu.Queue, a *gpu.Arena, x gpu.Tensor, w, b, s *nn.Param) (hidden, scores gpu.Tensor) {
+	hidden, scores = a.Matrix(q, x.Rows, w.Value.Cols), a.Matrix(q, x.Rows, 1)
+	if q.Err() != nil {
+		return hidden, scores
+	}
+	q.Gemm(gpu.GemmOptions{}, x, w.Value, hidden)
+	q.AddBias(true, b.Value, hidden)
+	q.Gemm(gpu.GemmOptions{}, hidden, s.Value, scores)
+	return hidden, scores
+}
+
+// perceptronBack sets the gradients of a perceptron's parameters from d, that of its scores.
+func perceptronBack(q *gpu.Queue, a *gpu.Arena, x, hidden, d gpu.Tensor, w, b, s *nn.Param) {
+	dHidden := a.Matrix(q, hidden.Rows, hidden.Cols)
+	if q.Err() != nil {
+		return
+	}
+	q.Gemm(gpu.GemmOptions{TransA: true}, hidden, d, s.Grad)
+	q.Gemm(gpu.GemmOptions{TransB: true}, d, s.Value, dHidden)
+	q.ReLUBackward(1, hidden, dHidden)
+	q.ColumnSum(dHidden, b.Grad)
+	q.Gemm(gpu.GemmOptions{TransA: true}, x, dHidden, w.Grad)
+}
+
+// matrixOf uploads a matrix of so many columns.
+func matrixOf(q *gpu.Queue, a *gpu.Arena, values []float32, cols int) gpu.Tensor {
+	t := a.Float32s(q, values)
+	if q.Err() != nil {
+		return t
+	}
+	return gpu.MatrixOf(t.Mem, t.Offset, len(values)/cols, cols)
+}
+
+// embed sets the vectors of items from their states.
+func (r *recommender) embed(q *gpu.Queue, a *gpu.Arena, states gpu.Tensor) gpu.Tensor {
+	e := a.Matrix(q, states.Rows, states.Cols)
+	if q.Err() == nil {
+		q.Gemm(gpu.GemmOptions{}, states, r.weight.Value, e)
+	}
+	return e
+}
+
+// stepItems trains one batch of a recommendation and returns its loss, summed over seeds.
+func (m *model) stepItems(ctx context.Context, b *batch) (float64, error) {
+	q, a, r, c := m.q, m.arena, m.items, &b.choice
+	p := m.forward(b, true)
+	if q.Err() != nil {
+		return 0, errors.Join(q.Sync(context.WithoutCancel(ctx)), a.Reset())
+	}
+	n, items, moments := len(b.Seeds), len(c.items), len(c.moments)
+	states := p.states.View(c.baseRows, 0, items, m.cfg.Hidden)
+	e := r.embed(q, a, states)
+	dense := a.Matrix(q, n, items)
+	popular := matrixOf(q, a, c.popular, r.columnsOf())
+	if q.Err() == nil {
+		q.Gemm(gpu.GemmOptions{TransB: true}, p.scores, e, dense)
+	}
+	ph, ps := perceptron(q, a, popular, r.popular, r.pb, r.pw)
+	var history, hh, hs gpu.Tensor
+	if len(c.pairs) > 0 && q.Err() == nil {
+		history = matrixOf(q, a, c.history, historyColumns)
+		hh, hs = perceptron(q, a, history, r.history, r.hb, r.hw)
+	}
+	r.scores = resize(r.scores, n*items+moments*items+len(c.pairs))
+	d, g, h := r.scores[:n*items], r.scores[n*items:(n+moments)*items], r.scores[(n+moments)*items:]
+	if q.Err() == nil {
+		q.Download(blocks.Bytes(d), dense)
+		q.Download(blocks.Bytes(g), ps)
+		if len(h) > 0 {
+			q.Download(blocks.Bytes(h), hs)
+		}
+	}
+	if err := q.Sync(context.WithoutCancel(ctx)); err != nil {
+		return 0, errors.Join(err, a.Reset())
+	}
+	loss := r.loss(c, b.truth.lists, d, g, h)
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return 0, errors.Join(fmt.Errorf("the loss is not a finite number: %w: use a smaller learning rate than %v", run.ErrDiverged, m.cfg.LR), a.Reset())
+	}
+	m.params.ZeroGrads(q)
+	dd, dg := matrixOf(q, a, d, items), matrixOf(q, a, g, 1)
+	dq, de, dStates := a.Matrix(q, n, m.cfg.Hidden), a.Matrix(q, items, m.cfg.Hidden), a.Matrix(q, items, m.cfg.Hidden)
+	if q.Err() == nil {
+		perceptronBack(q, a, popular, ph, dg, r.popular, r.pb, r.pw)
+		q.Gemm(gpu.GemmOptions{}, dd, e, dq)
+		q.Gemm(gpu.GemmOptions{TransA: true}, dd, p.scores, de)
+		if len(h) > 0 {
+			perceptronBack(q, a, history, hh, matrixOf(q, a, h, 1), r.history, r.hb, r.hw)
+		}
+		q.Gemm(gpu.GemmOptions{TransA: true}, states, de, r.weight.Grad)
+		q.Gemm(gpu.GemmOptions{TransB: true}, de, r.weight.Value, dStates)
+		m.backward(p, dq, dStates)
+		m.adamStep()
+	}
+	return loss, errors.Join(q.Sync(context.WithoutCancel(ctx)), a.Reset())
+}
+
+// loss is the cross entropy of a softmax over the batch's items, of which those of a seed's list are right, alike. It is summed over seeds, and
+// the scores d of seeds and items, g of moments and items and h of pairs become the gradients of its mean: g and h of the loss without d.
+func (r *recommender) loss(c *choice, lists [][]uint32, d, g, h []float32) (sum float64) {
+	items := len(c.items)
+	column := make(map[uint32]int, items)
+	for k, item := range c.items {
+		column[item] = k
+	}
+	r.gradient = resize(r.gradient, len(g)+items)
+	dg, base := r.gradient[:len(g)], r.gradient[len(g):]
+	clear(dg)
+	scale, pair := 1/float64(len(lists)), 0
+	for i, list := range lists {
+		s, at := d[i*items:(i+1)*items], c.places[i]*items
+		copy(base, g[at:at+items])
+		first := pair
+		for ; pair < len(c.pairs) && int(c.pairs[pair].seed) == i; pair++ {
+			if k, ok := column[c.pairs[pair].item]; ok {
+				base[k] += h[pair]
+			}
+		}
+		var right []int
+		out := func(k int) bool { return c.unknown != nil && c.unknown[i*items+k] }
+		for _, item := range list {
+			if k, ok := column[item]; ok && !out(k) {
+				right = append(right, k)
+			}
+		}
+		for k := range s {
+			if s[k] += base[k]; out(k) {
+				s[k], base[k] = float32(math.Inf(-1)), float32(math.Inf(-1))
+			}
+		}
+		sum += softmaxLosses(s, right, scale)
+		softmaxLosses(base, right, scale)
+		for k, x := range base {
+			dg[at+k] += x
+		}
+		for k := first; k < pair; k++ {
+			h[k] = 0
+			if j, ok := column[c.pairs[k].item]; ok {
+				h[k] = base[j]
+			}
+		}
+	}
+	copy(g, dg)
+	return sum
+}
+
+// softmaxLosses is the mean cross entropy of scores of which some are right, which become scale times its gradient; 0 where none is.
+func softmaxLosses(s []float32, right []int, scale float64) (loss float64) {
+	if len(right) == 0 {
+		clear(s)
+		return 0
+	}
+	most, total, share := float64(slices.Max(s)), 0., 1/float64(len(right))
+	for _, x := range s {
+		total += math.Exp(float64(x) - most)
+	}
+	for _, k := range right {
+		loss += share * (math.Log(total) + most - float64(s[k]))
+	}
+	for k, x := range s {
+		s[k] = float32(scale * math.Exp(float64(x)-most) / total)
+	}
+	for _, k := range right {
+		s[k] -= float32(scale * share)
+	}
+	return loss
+}
+
+// recommend lists the best items of examples, in their order, for each of some shares, and how many rows were sampled.
+func (m *model) recommend(ctx context.Context, x *items, s *asof.Sampler, part []example, until int64, shares []float32) (best [][][]scored, checked int64, err error) {
+	vectors, err := m.itemVectors(ctx, x)
+	if err != nil {
+		return nil, 0, err
+	}
+	best = make([][][]scored, len(shares))
+	for k := range best {
+		best[k] = make([][]scored, len(part))
+	}
+	const day = 86400
+	groups := map[int64][]int{} // by the day of the moment, at whose beginning popularity is looked at
+	for i, e := range part {
+		moment := min(e.moment, until)
+		begin := moment - (moment%day+day)%day
+		groups[begin] = append(groups[begin], i)
+	}
+	var days []int64
+	for d := range groups {
+		days = append(days, d)
+	}
+	slices.Sort(days)
+	b := &batch{}
+	for _, d := range days {
+		popular, err := m.popularity(ctx, x, d)
+		if err != nil {
+			return nil, checked, err
+		}
+		f := &feed{d: x.d, sampler: s, size: m.cfg.BatchSize, until: until, epoch: evalEpoch}
+		for _, i := range groups[d] {
+			f.examples = append(f.examples, part[i])
+		}
+		for i := range f.batches() {
+			if err := ctx.Err(); err != nil {
+				return nil, checked, err
+			}
+			if err := f.fill(i, b); err != nil {
+				return nil, checked, fmt.Errorf("evaluation: batch %d: %w", i, err)
+			}
+			checked += int64(b.checked)
+			x.fillPairs(b)
+			budget.Mark(ctx, "evaluation")
+			lists, err := m.bestOf(ctx, x, b, vectors, popular, shares)
+			if err != nil {
+				return nil, checked, fmt.Errorf("evaluation: batch %d: %w", i, progress.BudgetError(err))
+			}
+			for k, list := range lists {
+				best[k%len(shares)][groups[d][i*f.size+k/len(shares)]] = list
+			}
+		}
+	}
+	return best, checked, nil
+}
+
+// itemVectors are the vectors of all items, [items × hidden].
+func (m *model) itemVectors(ctx context.Context, x *items) (vectors []float32, err error) {
+	h := m.cfg.Hidden
+	vectors = make([]float32, len(x.rows)*h)
+	for lo := 0; lo < len(x.rows); lo += candidatesMost {
+		hi := min(lo+candidatesMost, len(x.rows))
+		b := &batch{}
+		b.choice.items = counting(hi)[lo:]
+		x.d.emptyParts(b)
+		x.readItems(b)
+		states := m.arena.Matrix(m.q, hi-lo, h)
+		if m.q.Err() == nil {
+			m.encode(&pass{}, &b.extra, states)
+		}
+		e := m.items.embed(m.q, m.arena, states)
+		if m.q.Err() == nil {
+			m.q.Download(blocks.Bytes(vectors[lo*h:hi*h]), e)
+		}
+		if err := errors.Join(m.q.Sync(ctx), m.arena.Reset()); err != nil {
+			return nil, fmt.Errorf("evaluation: %w", progress.BudgetError(err))
+		}
+	}
+	return vectors, nil
+}
+
+// popularity scores how popular items are at a moment.
+func (m *model) popularity(ctx context.Context, x *items, moment int64) (scores []float32, err error) {
+	r := m.items
+	scores = make([]float32, len(x.rows))
+	for lo := 0; lo < len(x.rows); lo += candidatesMost {
+		hi := min(lo+candidatesMost, len(x.rows))
+		r.grid = r.grid[:0]
+		for item := lo; item < hi; item++ {
+			r.grid = x.appendPopularity(r.grid, uint32(item), moment)
+		}
+		_, ps := perceptron(m.q, m.arena, matrixOf(m.q, m.arena, r.grid, r.columnsOf()), r.popular, r.pb, r.pw)
+		if m.q.Err() == nil {
+			m.q.Download(blocks.Bytes(scores[lo:hi]), ps)
+		}
+		if err := errors.Join(m.q.Sync(ctx), m.arena.Reset()); err != nil {
+			return nil, fmt.Errorf("evaluation: %w", progress.BudgetError(err))
+		}
+	}
+	return scores, nil
+}
+
+// bestOf are the best items of a batch's seeds among all that were there at their moments, the best first: of each seed for each of some shares.
+func (m *model) bestOf(ctx context.Context, x *items, b *batch, vectors, popular, shares []float32) ([][]scored, error) {
+	q, a, r, c, h := m.q, m.arena, m.items, &b.choice, m.cfg.Hidden
+	p := m.forward(b, false)
+	n := len(b.Seeds)
+	r.histories = resize(r.histories, len(c.pairs))
+	if len(c.pairs) > 0 && q.Err() == nil {
+		if _, hs := perceptron(q, a, matrixOf(q, a, c.history, historyColumns), r.history, r.hb, r.hw); q.Err() == nil {
+			q.Download(blocks.Bytes(r.histories), hs)
+		}
+	}
+	best := make([][]scored, n*len(shares))
+	wide := min(candidatesMost, len(x.rows))
+	room, scores := a.Matrix(q, wide, h), a.Matrix(q, n, wide)
+	base := make([]float32, wide)
+	for lo := 0; lo < len(x.rows); lo += wide {
+		hi := min(lo+wide, len(x.rows))
+		r.scores = resize(r.scores, n*(hi-lo))
+		if q.Err() == nil {
+			e, dense := room.Head(hi-lo), gpu.MatrixOf(scores.Mem, scores.Offset, n, hi-lo)
+			q.Upload(e, blocks.Bytes(vectors[lo*h:hi*h]))
+			q.Gemm(gpu.GemmOptions{TransB: true}, p.scores, e, dense)
+			q.Download(blocks.Bytes(r.scores), dense)
+		}
+		if err := q.Sync(ctx); err != nil {
+			return nil, errors.Join(err, a.Reset())
+		}
+		pair := 0
+		for i := range n {
+			copy(base, popular[lo:hi])
+			for ; pair < len(c.pairs) && int(c.pairs[pair].seed) == i; pair++ {
+				if item := int(c.pairs[pair].item); item >= lo && item < hi {
+					base[item-lo] += r.histories[pair]
+				}
+			}
+			dense := r.scores[i*(hi-lo) : (i+1)*(hi-lo)]
+			for item := lo; item < hi; item++ {
+				if !x.known(uint32(item), b.Times[i]) {
+					continue
+				}
+				for k, share := range shares {
+					of := &best[i*len(shares)+k]
+					*of = keepBest(*of, scored{uint32(item), base[item-lo] + share*dense[item-lo]}, m.kind.top)
+				}
+			}
+		}
+	}
+	return best, a.Reset()
+}

@@ -1,0 +1,156 @@
+package targets_test
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gstore/gstore/gpu/targets"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// tastes writes a database of users who buy and listen. Users of a taste, which no column says, buy items of it and none twice; and each
+// listens to the same few songs again and again.
+func tastes(t *testing.T, users int) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	const groups, items, songs = 5, 60, 80
+	at := func(day float64) string {
+		return time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(day * 24 * float64(time.Hour))).Format(time.DateTime)
+	}
+	var people, things, tunes, buys, plays bytes.Buffer
+	people.WriteString("user_id,age\n")
+	things.WriteString("item_id,price\n")
+	tunes.WriteString("song_id,length\n")
+	buys.WriteString("user_id,item_id,at\n")
+	plays.WriteString("user_id,song_id,at\n")
+	parts := map[string]*bytes.Buffer{}
+	for _, task := range []string{"items", "songs"} {
+		put(t, dir, "tasks/"+task+"/manifest.yaml", fmt.Sprintf("task_type: recommendation\nsrc_entity_table: user\nsrc_entity_col: user_id\ndst_entity_table: %s\ntime_col: at\ntarget_col: %s\neval_k: 5\n", strings.TrimSuffix(task, "s"), task))
+		for _, part := range []string{"train", "val", "test"} {
+			parts[task+part] = bytes.NewBufferString("at,user_id," + task + "\n")
+		}
+	}
+	r := keyed.New(5).Rand(0)
+	for i := range items {
+		fmt.Fprintf(&things, "%d,%d\n", i, 1+r.Below(50))
+	}
+	for i := range songs {
+		fmt.Fprintf(&tunes, "%d,%d\n", i, 1+r.Below(50))
+	}
+	for u := range users {
+		fmt.Fprintf(&people, "%d,%d\n", u, 20+r.Below(50))
+		taste := int(r.Below(groups))
+		order := keyed.NewPermutation(keyed.New(9).With(uint64(u)), items/groups)
+		liked := []int{int(r.Below(songs)), int(r.Below(songs)), int(r.Below(songs))}
+		bought, played := map[int][]int{}, map[int][]int{} // by month
+		for k := range 10 {
+			day, item := r.Float64()*240, taste+groups*int(order.At(uint64(k)))
+			fmt.Fprintf(&buys, "%d,%d,%s\n", u, item, at(day))
+			bought[int(day)/30] = append(bought[int(day)/30], item)
+			for range 3 {
+				day, song := r.Float64()*240, liked[r.Below(3)]
+				fmt.Fprintf(&plays, "%d,%d,%s\n", u, song, at(day))
+				played[int(day)/30] = append(played[int(day)/30], song)
+			}
+		}
+		for month := 2; month < 8; month++ {
+			part := map[int]string{6: "val", 7: "test"}[month]
+			if part == "" {
+				part = "train"
+			}
+			for task, lists := range map[string]map[int][]int{"items": bought, "songs": played} {
+				if list := lists[month]; len(list) > 0 {
+					fmt.Fprintf(parts[task+part], "%s,%d,%s\n", at(float64(30*month)), u, strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", "|"), "[]"))
+				}
+			}
+		}
+	}
+	for name, b := range map[string]*bytes.Buffer{"user": &people, "item": &things, "song": &tunes, "buy": &buys, "play": &plays} {
+		put(t, dir, name+".csv", b.String())
+	}
+	for _, task := range []string{"items", "songs"} {
+		for _, part := range []string{"train", "val", "test"} {
+			put(t, dir, "tasks/"+task+"/"+part+".csv", parts[task+part].String())
+		}
+	}
+	put(t, dir, "schema.yaml", "tables:\n  user: {key: user_id}\n  item: {key: item_id}\n  song: {key: song_id}\n"+
+		"  buy: {time: at, references: [{columns: user_id, table: user}, {columns: item_id, table: item}]}\n"+
+		"  play: {time: at, references: [{columns: user_id, table: user}, {columns: song_id, table: song}]}\n")
+	return dir
+}
+
+// What comes again is recommended, and so is what those buy who bought the same; a saved model recommends what it was tested with, in a
+// store of other partitions, by other threads and within memory.
+func TestRecommendations(t *testing.T) {
+	dir := tastes(t, 400)
+	st, dev := open(t, dir, ingest.Options{}), device(t, 2)
+	train := func(task string, epochs int) *targets.Checkpoint {
+		c, err := targets.Train(t.Context(), st, dev, targets.Config{Targets: filepath.Join(dir, "tasks", task), Epochs: epochs, Hidden: 32, BatchSize: 64}, targets.Hooks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	// 5 of 60 items at random have a recall of .083, those of the right taste that were not bought, of which there are two to nine, most of it.
+	if s := train("items", 20).Summary; s.Test.Recall < .3 || s.Test.Recall < 2*s.TestConstant.Recall || s.Share == 0 {
+		t.Errorf("items of a taste: %+v", s)
+	}
+	c := train("songs", 3)
+	if s := c.Summary; s.Test.MAP < .8 || s.Test.MAP < s.TestConstant.MAP+.3 {
+		t.Errorf("songs that come again: %+v", s)
+	}
+	test, err := c.Task.ReadFile(t.Context(), filepath.Join(dir, "tasks", "songs", "test.csv"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, dir, ingest.Options{Partitions: 4}) // whose rows lie elsewhere
+	ids := make([]store.NodeID, len(test.Keys))
+	if err := other.LookupStrings(t.Context(), test.Keys, ids); err != nil {
+		t.Fatal(err)
+	}
+	var questions []targets.Question
+	for i, id := range ids {
+		questions = append(questions, targets.Question{Node: id, Moment: test.Times[i]})
+	}
+	again := *c
+	again.Config.MemoryBytes = 512 << 20
+	answers, err := targets.Recommend(t.Context(), other, device(t, 1), &again, again.Config, questions, c.Task.K)
+	if err != nil {
+		t.Fatal(err)
+	}
+	precision := 0.
+	for i, list := range answers {
+		var nodes []store.NodeID
+		for _, r := range list {
+			nodes = append(nodes, r.Node)
+		}
+		names, err := other.ExternalStrings(t.Context(), nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var right []string
+		for _, w := range test.Words[i] {
+			if !slices.Contains(right, w) {
+				right = append(right, w)
+			}
+		}
+		hits, sum := 0., 0.
+		for rank, name := range names {
+			if slices.Contains(right, name) {
+				hits++
+				sum += hits / float64(rank+1)
+			}
+		}
+		precision += sum / float64(min(len(right), c.Task.K))
+	}
+	if precision /= float64(len(answers)); precision < c.Summary.Test.MAP-1e-9 || precision > c.Summary.Test.MAP+1e-9 {
+		t.Errorf("MAP %v of the saved model's answers, %v when it was tested", precision, c.Summary.Test.MAP)
+	}
+}
