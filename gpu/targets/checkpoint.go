@@ -3,10 +3,7 @@ package targets
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"math"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -14,8 +11,6 @@ import (
 	"github.com/gstore/gstore/gpu/modelfile"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/run"
-	"github.com/gstore/gstore/sampler/asof"
-	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/ingest/formats/database"
 )
@@ -131,90 +126,3 @@ func (m *model) goOn(ctx context.Context, state []byte) error {
 	}
 	return m.gnn.Params().LoadState(ctx, m.q, state[8+n:])
 }
-
-// Question is a row of the entities' table, by its key, and a moment.
-type Question struct {
-	Node   store.NodeID
-	Moment int64
-}
-
-// Predict answers questions in their order, each by so many numbers as the task has classes, or one: probabilities, or what a regression's targets are. Rows that came after training are answered as
-// others are. cfg is the model's own but for threads, memory and device.
-func Predict(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question) (answers []float32, err error) {
-	err = answer(ctx, st, dev, c, cfg, questions, func(m *model, o *opened, s *asof.Sampler, part []example) (err error) {
-		answers, _, err = m.all(ctx, o.data, s, part, math.MaxInt64)
-		return err
-	})
-	return answers, err
-}
-
-// Recommended is a row that is recommended.
-type Recommended struct {
-	Node  store.NodeID
-	Score float32
-}
-
-// Recommend answers questions of a recommendation in their order: by at most k rows each, the best first.
-func Recommend(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question, k int) (answers [][]Recommended, err error) {
-	err = answer(ctx, st, dev, c, cfg, questions, func(m *model, o *opened, s *asof.Sampler, part []example) error {
-		x := newItems(st.Manifest(), o.data, &c.Task)
-		keys, err := x.keys(ctx, st)
-		if err != nil {
-			return err
-		}
-		x.match(keys, c.Items)
-		m.kind.top = k
-		best, _, err := m.recommend(ctx, x, s, part, math.MaxInt64, []float32{c.Summary.Share})
-		for _, list := range slices.Concat(best...) {
-			var rows []Recommended
-			for _, s := range list {
-				rows = append(rows, Recommended{o.node(x.rows[s.item]), s.score})
-			}
-			answers = append(answers, rows)
-		}
-		return err
-	})
-	return answers, err
-}
-
-// answer opens what answers questions.
-func answer(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question, by func(*model, *opened, *asof.Sampler, []example) error) (err error) {
-	if err := cfg.Normalize(); err != nil {
-		return err
-	}
-	if now := encoding(st.Manifest()); c.Encoding != "" && c.Encoding != now {
-		return fmt.Errorf("predict: %w: the columns of %s have other scales or categories than those that the model was trained on: rows that are added by gstore append keep them, a database that is ingested anew does not; train again",
-			store.ErrInvalid, st.Dir())
-	}
-	k := kindOf(st.Manifest(), &c.Task, cfg.Hidden, len(c.Items))
-	o, err := open(ctx, st, dev, &cfg, use{entity: c.Table, examples: len(questions), saved: int64(len(c.Params)), kind: k})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, o.it.Close()) }()
-	m, err := newModel(ctx, dev, &cfg, o.data, k, o.graph.Relations())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, m.close()) }()
-	m.arena.Bound(o.batch)
-	if err := m.restore(ctx, c); err != nil {
-		return fmt.Errorf("predict: %w", err)
-	}
-	s, err := o.newSampler(&cfg)
-	if err != nil {
-		return err
-	}
-	part := make([]example, len(questions))
-	for i, q := range questions {
-		row, err := o.row(q.Node)
-		if err != nil {
-			return err
-		}
-		part[i] = example{row: row, moment: q.Moment}
-	}
-	return by(m, o, s, part)
-}
-
-// Orders lists how neighbours may be drawn.
-func Orders() []string { return []string{asof.Latest, asof.Uniform} }

@@ -74,9 +74,6 @@ func readTables(ctx context.Context, dir string) (t tables, err error) {
 			t.test, err = t.task.Read(ctx, "test")
 		}
 	}
-	if err == nil {
-		err = findClasses(t.task, t.train, t.valid, t.test)
-	}
 	return t, err
 }
 
@@ -123,6 +120,9 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	}
 	watch := run.Watch()
 	tables, err := readTables(ctx, cfg.Targets)
+	if err == nil {
+		err = findClasses(tables.task, tables.train, tables.valid, tables.test)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -189,13 +189,8 @@ func (t *task) prepare(ctx context.Context, st *store.Store, tables *tables) (er
 		t.keys = keys
 		t.items.match(keys, keys)
 	}
-	for _, p := range []struct {
-		to   *[]example
-		from *database.Targets
-	}{{&t.train, tables.train}, {&t.valid, tables.valid}, {&t.test, tables.test}} {
-		if *p.to, err = t.examples(ctx, st, tables.task, p.from); err != nil {
-			return err
-		}
+	if err := t.resolve(ctx, st, tables); err != nil {
+		return err
 	}
 	if len(t.train) == 0 || len(t.valid) == 0 {
 		return fmt.Errorf("train: targets of rows: %w: %d rows train and %d validate, expected some of each with a target", store.ErrInvalid, len(t.train), len(t.valid))
@@ -208,6 +203,19 @@ func (t *task) prepare(ctx context.Context, st *store.Store, tables *tables) (er
 	}
 	t.sampler, err = t.newSampler(t.cfg)
 	return err
+}
+
+// resolve finds the rows of all parts.
+func (t *task) resolve(ctx context.Context, st *store.Store, tables *tables) (err error) {
+	for _, p := range []struct {
+		to   *[]example
+		from *database.Targets
+	}{{&t.train, tables.train}, {&t.valid, tables.valid}, {&t.test, tables.test}} {
+		if *p.to, err = t.examples(ctx, st, tables.task, p.from); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newSampler makes the sampler that a configuration asks for.

@@ -69,6 +69,7 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 		here     bool    // trained on the version that is asked for
 		accuracy float64 // or what falls as the error grows
 		mae      float64 // −1: none
+		task     string  // of targets of rows
 	}
 	runs := 0
 	replaced := map[string]bool{} // tables of later runs
@@ -78,11 +79,17 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 			MAE   float64 `json:"valid_mae"`      // of labels that are numbers
 			F1    float64 `json:"valid_micro_f1"` // of several labels a node
 			Table string  `json:"table"`          // of learned vectors
+			Task  string  `json:"task"`           // of targets of rows
 			Ranks struct {
-				MRR float64 `json:"mrr"`
-			} `json:"valid"` // of edges at moments
+				MRR       float64 `json:"mrr"`     // of edges at moments
+				AUC       float64 `json:"roc_auc"` // of targets of rows
+				Precision float64 `json:"average_precision"`
+				Accuracy  float64 `json:"accuracy"`
+				MAP       float64 `json:"map_at_k"`
+				MAE       float64 `json:"mae"`
+			} `json:"valid"`
 		}{Valid: -1, MAE: -1, F1: -1}
-		s.Ranks.MRR = -1 // a run without validation says neither
+		s.Ranks.MRR = -1 // a run without validation says nothing
 		if _, err := os.Stat(File(dir, r.Number)); r.Command != "train" || err != nil || json.Unmarshal(r.Summary, &s) != nil {
 			continue
 		}
@@ -90,13 +97,25 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 			continue
 		}
 		replaced[s.Table] = s.Table != ""
-		if s.Valid = max(s.Valid, s.Ranks.MRR, s.F1); s.MAE >= 0 {
+		if best.run > 0 && s.Task != best.task { // the last run says what is asked
+			continue
+		}
+		s.Valid = max(s.Valid, s.Ranks.MRR, s.F1)
+		switch r := &s.Ranks; {
+		case s.Task != "" && r.MAE > 0:
+			s.MAE = r.MAE
+		case s.Task != "" && r.AUC > 0:
+			s.Valid = r.AUC
+		case s.Task != "":
+			s.Valid = max(r.Accuracy, r.MAP, r.Precision)
+		}
+		if s.MAE >= 0 {
 			s.Valid = 1 / (1 + s.MAE)
 		}
 		runs++
 		here := r.Version == st.Manifest().Version
 		if best.run == 0 || here && !best.here || here == best.here && s.Valid > best.accuracy {
-			best.run, best.here, best.accuracy, best.mae = r.Number, here, s.Valid, s.MAE
+			best.run, best.here, best.accuracy, best.mae, best.task = r.Number, here, s.Valid, s.MAE, s.Task
 		}
 	}
 	if best.run == 0 {
@@ -110,6 +129,8 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 	switch {
 	case runs > 1 && best.accuracy < 0: // none has validation nodes
 		which += fmt.Sprintf(", the last of %d: none has validation nodes; --checkpoint N takes another", runs)
+	case runs > 1 && best.task != "":
+		which += fmt.Sprintf(", of %d of %s the best in validation; --checkpoint N takes another", runs, best.task)
 	case runs > 1 && best.mae >= 0:
 		which += fmt.Sprintf(", of %d the best on validation nodes (MAE %s); --checkpoint N takes another", runs, command.FormatNumber(best.mae))
 	case runs > 1:

@@ -46,6 +46,7 @@ type evalOptions struct {
 	config     string
 
 	against    string   // what they are ranked against
+	targets    string   // folder of a training table
 	lists      []string // of edges, where the store's task is link prediction
 	table      string
 	candidates int
@@ -87,6 +88,9 @@ rest. All are exact.
 those of all classes, and with --write embeddings the state below the model's
 last product, by external id, as gstore export writes columns.
 
+A model of "gstore train --targets" is scored on its training table, or on that of
+--targets, as it is now: after gstore append, of what came since.
+
 Where the task is link prediction the edges of --lists are asked for, both ends
 of each, against the data set's own negatives where a list has some, else (or
 with --against all) against all nodes or a sample of --candidates, filtered and
@@ -111,7 +115,8 @@ raw: exactly, with embeddings streamed from the store's table inside --mem.`,
 	fs := cmd.Flags()
 	models.CheckpointFlag(fs, &o.checkpoint)
 	command.Section(fs, nodeFlags, func() {
-		fs.StringSliceVar(&o.splits, "splits", []string{"train", "valid", "test"}, "which nodes to score")
+		fs.StringSliceVar(&o.splits, "splits", []string{"train", "valid", "test"}, "which nodes, or rows of a training table, to score")
+		fs.StringVar(&o.targets, "targets", "", "targets of rows: folder of the training table to score (default: the one that the model was trained on, as it is now)")
 		fs.BoolVar(&o.auc, "auc", true, "compute the area under the ROC curve and the average precision: 16 bytes of memory a node of the largest split, and a temporary file of 4 a node and class if need be")
 		fs.StringVar(&o.confusion, "confusion", "", "CSV file for the confusion matrix: a line for each split, label and predicted class that occurs; - for standard output")
 		fs.BoolVar(&o.importance, "importance", false, "measure what the model loses where nodes have each other's values of a feature, of each feature: three evaluations each")
@@ -207,7 +212,10 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 		return err
 	}
 	if targets.IsFile(path) {
-		return command.Usagef("%s is a model of targets of rows (train --targets): training has tested it, and gstore predict answers by it", path)
+		return evalTargets(ctx, e, st, path, which, unasked, o)
+	}
+	if o.targets != "" {
+		return command.Usagef("--targets is for models of targets of rows (train --targets), which %s is none of", path)
 	}
 	if temporal.IsFile(path) && o.importance {
 		return command.Usagef("--importance is of features of nodes, which models of edges at moments do not read")

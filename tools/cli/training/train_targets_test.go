@@ -84,6 +84,17 @@ func TestTrainTargets(t *testing.T) {
 	if len(named) != 2 || named[1] != asked[2] {
 		t.Errorf("prediction %q, of the table %q", named, asked)
 	}
+	type scores struct {
+		AUC float64 `json:"roc_auc"`
+	}
+	var tested struct {
+		Test     scores
+		Constant scores `json:"test_constant"`
+		Train    *scores
+	}
+	if out := run("eval", store, "--json", "--splits", "valid,test"); json.Unmarshal([]byte(out), &tested) != nil || tested.Test.AUC != s.Test.AUC || tested.Constant.AUC != .5 || tested.Train != nil {
+		t.Errorf("eval says %s, training %v", out, s.Test)
+	}
 	clitest.Put(t, dir, map[string][]byte{"shop/users.csv": []byte(users.String() + "40,33\n"), "shop/buys.csv": []byte(buys.String() + "40,3,2024-12-20\n4,7,2025-01-02\n")})
 	if out := run("append", store, at("shop")); !strings.Contains(out, "table users: 1 rows are new, 40 are in the store") || !strings.Contains(out, "table buys has no key: 2 rows are later") {
 		t.Errorf("append says %s", out)
@@ -94,24 +105,27 @@ func TestTrainTargets(t *testing.T) {
 	if later := strings.Split(strings.TrimSpace(run("predict", store, "--entities", at("asked.csv"), "--format", "csv")), "\n"); !slices.Equal(later, asked) {
 		t.Errorf("predictions %q, before rows that came later %q", later, asked)
 	}
+	if out := run("eval", store, "--splits", "test"); !strings.Contains(out, fmt.Sprintf("\ntest: ROC AUC %.4f", s.Test.AUC)) {
+		t.Errorf("eval after rows came says %s", out)
+	}
 	if out := run("predict", store, "40", "--at", "2025-01-01", "--format", "csv"); !strings.Contains(out, "\n40,2025-01-01 00:00:00,0.") {
 		t.Errorf("prediction of a row that came after training: %s", out)
 	}
 	run("ingest", at("shop"), at("anew.gstore"), "--schema", at("schema.yaml"), "--quiet")
 	for args, want := range map[string]string{
-		"predict " + at("anew.gstore") + " 4 --at 2025-01-01 --checkpoint " + s.Model: "have other scales or categories than those that the model",
-		"append " + store + " " + at("shop") + " --update":                            "stay as they are there",
-		"append " + store + " " + at("shop") + " --keyless some":                      "expected one of [later all rest]",
-		"append " + store + " " + at("asked.csv") + " --keyless all":                  "go with format database",
-		"predict " + store + " 4":                                                     "--at says as of when",
-		"predict " + store + " 77 --at 2025-01-01":                                    `no row of key "77"`,
-		"predict " + store + " --at soon 4":                                           `"soon" is no moment`,
-		"train " + store + " --task targets":                                          "--targets",
-		"train " + store + " --targets " + at("shop"):                                 "manifest.yaml",
-		"train " + store + " --targets " + at("task") + " --layers 2":                 "--layers",
-		"train " + store + " --targets " + at("task") + " --metrics x.jsonl":          "--metrics is not for targets of rows",
-		"train " + store + " --targets " + at("task") + " --mem 8MiB":                 "budget",
-		"eval " + store: "targets of rows",
+		"predict " + at("anew.gstore") + " 4 --at 2025-01-01 --checkpoint " + s.Model:             "have other scales or categories than those that the model",
+		"append " + store + " " + at("shop") + " --update":                                        "stay as they are there",
+		"append " + store + " " + at("shop") + " --keyless some":                                  "expected one of [later all rest]",
+		"append " + store + " " + at("asked.csv") + " --keyless all":                              "go with format database",
+		"predict " + store + " 4":                                                                 "--at says as of when",
+		"predict " + store + " 77 --at 2025-01-01":                                                `no row of key "77"`,
+		"predict " + store + " --at soon 4":                                                       `"soon" is no moment`,
+		"train " + store + " --task targets":                                                      "--targets",
+		"train " + store + " --targets " + at("shop"):                                             "manifest.yaml",
+		"train " + store + " --targets " + at("task") + " --layers 2":                             "--layers",
+		"train " + store + " --targets " + at("task") + " --metrics x.jsonl":                      "--metrics is not for targets of rows",
+		"train " + store + " --targets " + at("task") + " --mem 8MiB":                             "budget",
+		"eval " + store + " --confusion -":                                                        "--confusion is not for models of targets of rows",
 		"ingest " + at("shop") + " " + at("t.gstore") + " --format database --dangling sometimes": "sometimes",
 		"ingest " + at("asked.csv") + " " + at("t.gstore") + " --dangling error":                  "go with format database",
 		"ingest " + at("shop") + " " + at("t.gstore") + " --schema " + at("none"):                 "none",

@@ -1,0 +1,180 @@
+package targets
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/sampler/asof"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/formats/database"
+)
+
+// Question is a row of the entities' table, by its key, and a moment.
+type Question struct {
+	Node   store.NodeID
+	Moment int64
+}
+
+// Predict answers questions in their order, each by so many numbers as the task has classes, or one: probabilities, or what a regression's
+// targets are. Rows that came after training are answered as others are. cfg is the model's own but for threads, memory and device.
+func Predict(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question) (answers []float32, err error) {
+	err = answer(ctx, st, dev, c, cfg, len(questions), func(m *model, o *opened, s *asof.Sampler) error {
+		part, err := o.asked(questions)
+		if err != nil {
+			return err
+		}
+		answers, _, err = m.all(ctx, o.data, s, part, math.MaxInt64)
+		return err
+	})
+	return answers, err
+}
+
+// Recommended is a row that is recommended.
+type Recommended struct {
+	Node  store.NodeID
+	Score float32
+}
+
+// Recommend answers questions of a recommendation in their order: by at most k rows each, the best first.
+func Recommend(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question, k int) (answers [][]Recommended, err error) {
+	err = answer(ctx, st, dev, c, cfg, len(questions), func(m *model, o *opened, s *asof.Sampler) error {
+		part, err := o.asked(questions)
+		if err != nil {
+			return err
+		}
+		x, err := trainedItems(ctx, st, o.data, c)
+		if err != nil {
+			return err
+		}
+		m.kind.top = k
+		best, _, err := m.recommend(ctx, x, s, part, math.MaxInt64, []float32{c.Summary.Share})
+		for _, list := range slices.Concat(best...) {
+			var rows []Recommended
+			for _, s := range list {
+				rows = append(rows, Recommended{o.node(x.rows[s.item]), s.score})
+			}
+			answers = append(answers, rows)
+		}
+		return err
+	})
+	return answers, err
+}
+
+// trainedItems are the items of a store with the vectors that a model has of them.
+func trainedItems(ctx context.Context, st *store.Store, d *data, c *Checkpoint) (*items, error) {
+	x := newItems(st.Manifest(), d, &c.Task)
+	keys, err := x.keys(ctx, st)
+	if err == nil {
+		x.match(keys, c.Items)
+	}
+	return x, err
+}
+
+// asked are questions as examples.
+func (d *data) asked(questions []Question) ([]example, error) {
+	part := make([]example, len(questions))
+	for i, q := range questions {
+		row, err := d.row(q.Node)
+		if err != nil {
+			return nil, err
+		}
+		part[i] = example{row: row, moment: q.Moment}
+	}
+	return part, nil
+}
+
+// Tested is how good a model is on a part of a training table, beside what costs nothing.
+type Tested struct {
+	Part           string // train, valid or test
+	Score          Score
+	Constant, Last Score
+}
+
+// Test scores a model on parts of the training table in folder dir, "" for the one that it was trained on, as the store has it now: of rows that came
+// after training, too. The table asks what the model was trained to answer.
+func Test(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, dir string, parts []string) (list []Tested, err error) {
+	tables, err := readTables(ctx, cmp.Or(dir, c.Config.Targets))
+	if err != nil {
+		return nil, err
+	}
+	asks := tables.task
+	if asks.Kind != c.Task.Kind || asks.Table != c.Task.Table || asks.Items != c.Task.Items {
+		return nil, fmt.Errorf("eval: %w: the training table is of %s of rows of %s, the model's of %s of rows of %s", store.ErrInvalid, asks.Kind, asks.Table, c.Task.Kind, c.Task.Table)
+	}
+	for _, part := range []*database.Targets{tables.train, tables.valid, tables.test} {
+		for _, w := range slices.Concat(part.Words...) {
+			if asks.Items == "" && !slices.Contains(c.Task.Classes, w) {
+				return nil, fmt.Errorf("eval: %w: the training table has %q in column %q, which the model was not trained on", store.ErrInvalid, w, asks.Target)
+			}
+		}
+	}
+	asks.Classes = c.Task.Classes
+	err = answer(ctx, st, dev, c, cfg, tables.rows(), func(m *model, o *opened, s *asof.Sampler) (err error) {
+		t := &task{data: o.data, cfg: &cfg, kind: m.kind, model: m, sampler: s}
+		if m.items != nil {
+			if t.items, err = trainedItems(ctx, st, o.data, c); err != nil {
+				return err
+			}
+		}
+		t.At = &unfinished{} // where rows are counted
+		if t.until, err = cfg.until(); err != nil {
+			return err
+		}
+		if err := t.resolve(ctx, st, &tables); err != nil {
+			return err
+		}
+		for _, part := range parts {
+			of := map[string][]example{"train": t.train, "valid": t.valid, "test": t.test}[part]
+			if len(of) == 0 {
+				continue
+			}
+			x := Tested{Part: part}
+			if x.Score, _, err = t.score(ctx, of, []float32{c.Summary.Share}); err != nil {
+				return err
+			}
+			x.Constant, x.Last = t.baselines(of)
+			list = append(list, x)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// answer opens what answers so many questions.
+func answer(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions int, by func(*model, *opened, *asof.Sampler) error) (err error) {
+	if err := cfg.Normalize(); err != nil {
+		return err
+	}
+	if now := encoding(st.Manifest()); c.Encoding != "" && c.Encoding != now {
+		return fmt.Errorf("predict: %w: the columns of %s have other scales or categories than those that the model was trained on: rows that are added by gstore append keep them, a database that is ingested anew does not; train again",
+			store.ErrInvalid, st.Dir())
+	}
+	k := kindOf(st.Manifest(), &c.Task, cfg.Hidden, len(c.Items))
+	o, err := open(ctx, st, dev, &cfg, use{entity: c.Table, examples: questions, saved: int64(len(c.Params)), kind: k})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.it.Close()) }()
+	m, err := newModel(ctx, dev, &cfg, o.data, k, o.graph.Relations())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	m.arena.Bound(o.batch)
+	if err := m.restore(ctx, c); err != nil {
+		return fmt.Errorf("predict: %w", err)
+	}
+	s, err := o.newSampler(&cfg)
+	if err != nil {
+		return err
+	}
+	return by(m, o, s)
+}
+
+// Orders lists how neighbours may be drawn.
+func Orders() []string { return []string{asof.Latest, asof.Uniform} }
