@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,6 +47,17 @@ type Options struct {
 	FS      vfs.FS // where the input is; nil = the real file system
 	// Input is what the source is called in the store, such as "-"; "" = its path.
 	Input string
+}
+
+// LikeStore has the input read as that of rows which are added to a store: by its ids, types, columns and, of a database, its schema. The store
+// must stay open while the source is.
+func (o *Options) LikeStore(ctx context.Context, s *store.Store) (err error) {
+	o.Store, o.Text.Like = s, s.Manifest()
+	if o.Text.IDs == "" {
+		o.Text.IDs = o.Text.Like.IDs.Kind
+	}
+	o.Text.LikeTypes, err = s.TypesOfIDs(ctx)
+	return err
 }
 
 // form is one form of input: how it is recognised, and how it is opened.

@@ -365,14 +365,9 @@ func like(ctx context.Context, dir string, fo *formats.Options) error {
 	if err != nil {
 		return err
 	}
-	fo.Text.Like = s.Manifest()
-	if fo.Text.IDs == "" {
-		fo.Text.IDs = fo.Text.Like.IDs.Kind
-	}
-	if fo.Text.LikeTypes, err = s.TypesOfIDs(ctx); err != nil {
+	if err := fo.LikeStore(ctx, s); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	fo.Store = s
 	return nil
 }
 

@@ -20,7 +20,7 @@ from .errors import (
 )  # fmt: skip
 from .graphs import from_pyg
 from .history import History, Past
-from .ingest import ingest
+from .ingest import append, ingest
 from .links import LinkBatch, LinkLoader
 from .loader import Batch, Layer, NeighborLoader
 from .store import Column, Neighbors, Store, open

@@ -18,8 +18,11 @@ _Array = Any  # whatever numpy.asarray takes, torch tensors too
 
 def ingest(
     path: Union[str, os.PathLike],
-    edges: _Array,
+    edges: Union[_Array, str, os.PathLike],
     *,
+    format: str = "",
+    schema: Union[None, str, os.PathLike] = None,
+    dangling: str = "",
     features: Optional[Mapping[Any, _Array]] = None,
     node_columns: Optional[Mapping[Any, _Array]] = None,
     labels: Optional[_Array] = None,
@@ -48,7 +51,7 @@ def ingest(
     seed: int = 0,
     note: str = "",
 ) -> Store:
-    """Makes a store in the new directory `path` of a graph in memory, and opens it.
+    """Makes a store in the new directory `path` of a graph in memory, or of files, and opens it.
 
     edges: [2, E] or [E, 2] node numbers or ids; or a table of pandas or pyarrow, whose first two columns, or "src" and "dst",
     are the ends, "relation" their relation and others edge columns.
@@ -58,6 +61,9 @@ def ingest(
     tables, or of edges pairs of arrays, for edges and for nodes. It is written to a folder beside `path` first (as Parquet, which
     takes pyarrow), and read from there as files of `gstore ingest` are, within `mem`; columns mean what docs/formats.md says
     of tables. Everything of nodes is then in `nodes`.
+    Or edges is the path of what `gstore ingest` reads (docs/formats.md): a folder or a file of any format, an SQLite file, or
+    the address of a PostgreSQL database; format names the format where it is not seen, schema is a database's, dangling what
+    becomes of its references to rows that are not there. All of nodes is then in the files.
     node_types: names to counts, of nodes whose types follow each other; num_nodes is their sum.
     features: name to [N, D] arrays, or (type, name) to rows of that type's nodes alone, which are column "type.name";
     node_columns: the same of what is kept beside them and is no feature; labels: [N], classes, −1 = none, or numbers with fractions, NaN = none; [N, K] of 0 and 1: any number of K labels a node, NaN = not known; splits: "train", "valid", "test" to node numbers, or boolean
@@ -86,6 +92,13 @@ def ingest(
         "features": features, "node_columns": node_columns, "labels": labels, "splits": splits, "ids": ids, "relations": relations, "edge_columns": edge_columns,
         "num_nodes": num_nodes or None, "node_types": node_types, "relation_names": relation_names, "class_names": class_names,
     }  # fmt: skip
+    if isinstance(edges, (str, os.PathLike)):
+        beside = ", ".join(k for k, v in {**given, "nodes": nodes}.items() if v is not None)
+        if beside:
+            raise errors.InvalidError(f"{beside} beside {os.fspath(edges)!r}, a path: expected all of the graph there, or arrays")
+        return _made(path, {**options, **file_options(edges, format, schema, dangling)}, [])
+    if format or schema is not None or dangling:
+        raise errors.InvalidError("format, schema and dangling are for files: expected the path of an input as edges")
     if _stream.is_stream(edges) or _stream.is_stream(nodes):
         beside = ", ".join(k for k, v in given.items() if v is not None)
         if beside:
@@ -159,12 +172,61 @@ def ingest(
     return _made(path, options, g.arrays)
 
 
+def file_options(input: Union[str, os.PathLike], format: str, schema: Union[None, str, os.PathLike], dangling: str) -> Dict[str, Any]:
+    """What names an input of files."""
+    return {"file": os.fspath(input), "format": format, "schema": os.fspath(schema) if schema is not None else "", "dangling": dangling}
+
+
+def append(
+    path: Union[str, os.PathLike],
+    input: Union[str, os.PathLike],
+    *,
+    format: str = "",
+    schema: Union[None, str, os.PathLike] = None,
+    dangling: str = "",
+    keyless: str = "",
+    change: str = "",
+    missing: str = "",
+    new_nodes: str = "few",
+    keep_versions: int = 2,
+    mem: Union[None, int, str] = None,
+    threads: int = 0,
+    note: str = "",
+) -> Store:
+    """Adds what is at `input` to the store at `path`, as its next version, and opens it: edges, or a database's new rows.
+
+    input is the path of files that `gstore append` reads (docs/formats.md), or of a database as it is now, or the address of one: of
+    it the rows are added whose keys the store does not have. Where there are none, the version stays. keyless says which rows
+    of tables without a key are new: "later", "all" or "rest". change is "" (edges come beside those that are there), "update" or
+    "delete"; new_nodes "ok" lets any number of nodes be new. Stores that are open stay on their version.
+    """
+    if change not in ("", "update", "delete"):
+        raise errors.InvalidError(f"change {change!r}: expected '', 'update' or 'delete'")
+    if new_nodes not in ("few", "ok"):
+        raise errors.InvalidError(f"new_nodes {new_nodes!r}: expected 'few' or 'ok'")
+    if keyless not in ("", "later", "all", "rest"):
+        raise errors.InvalidError(f"keyless {keyless!r}: expected 'later', 'all' or 'rest'")
+    request = {
+        "path": os.fspath(path), **file_options(input, format, schema, dangling), "keyless": keyless, "change": change, "missing": missing,
+        "new_nodes": new_nodes == "ok", "keep_versions": keep_versions, "memory_bytes": sizes.parse(mem), "threads": threads, "note": note,
+    }  # fmt: skip
+    for line in _called("append", request, [])["notes"] or []:
+        logging.getLogger("gstore").info("%s: %s", path, line)
+    return open_store(path)
+
+
+def _called(method: str, request: Dict[str, Any], arrays: List[np.ndarray]) -> Any:
+    """What a method answers. Options have other names here than on the command line, which errors have."""
+    try:
+        return _lib.call(0, method, request, arrays).value
+    except errors.Error as e:
+        words = re.sub(r"--(missing|keyless|dangling|schema) ([A-Za-z]+)", r'\1="\2"', str(e))
+        raise type(e)(words) from None
+
+
 def _made(path: Union[str, os.PathLike], request: Dict[str, Any], arrays: List[np.ndarray]) -> Store:
     """Makes the store that a request asks for, and opens it."""
-    try:
-        why = _lib.call(0, "ingest", request, arrays).value["why"]
-    except errors.Error as e:  # options have other names here than on the command line
-        raise type(e)(re.sub(r"--missing ([a-z]+)", r'missing="\1"', str(e))) from None
+    why = _called("ingest", request, arrays)["why"]
     if why:
         logging.getLogger("gstore").info("%s: %s", path, why)
     return open_store(path)
@@ -207,8 +269,6 @@ def _ends(edges: _Array) -> Tuple[np.ndarray, np.ndarray]:
     if hasattr(edges, "canonical_etypes") and hasattr(edges, "edges"):  # a graph of DGL
         src, dst = edges.edges()
         return np.asarray(_host(src)), np.asarray(_host(dst))
-    if isinstance(edges, (str, os.PathLike)):
-        raise errors.InvalidError(f"edges {os.fspath(edges)!r}, a path: expected arrays or a table: of files, pyarrow.dataset.dataset(path), or the command gstore ingest")
     named = hasattr(edges, "adjacency") or hasattr(edges, "get_edgelist")  # graphs of networkx and igraph, which iterate over something
     pairs = np.zeros(()) if named else np.asarray(_host(edges))
     if pairs.ndim == 0:

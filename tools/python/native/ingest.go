@@ -22,6 +22,7 @@ type ingestRequest struct {
 	Arrays        []ingestArray `json:"arrays"` // what the call's arrays are
 	Folder        string        `json:"folder"` // of edges.parquet and perhaps nodes.parquet, instead of arrays
 	Dense         bool          `json:"dense"`  // its edges name nodes by number
+	fileRequest                 // a file, a folder or a database, instead of arrays
 	Nodes         uint64        `json:"nodes"`
 	NodeTypes     []nodeType    `json:"node_types"` // of nodes one after the other; none: one type
 	RelationNames []string      `json:"relation_names"`
@@ -65,13 +66,23 @@ type nodeType struct {
 	Count int64  `json:"count"`
 }
 
-// ingestGraph makes a store of a graph in memory, or in a folder.
+// ingestGraph makes a store of a graph in memory, or of files.
 func ingestGraph(ctx context.Context, c *call) (err error) {
 	var q ingestRequest
 	if err := c.decode(&q); err != nil {
 		return err
 	}
-	src, err := q.source(c.arrays)
+	file, done, err := q.open(ctx, q.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	src := ingest.Source(nil)
+	if file != "" {
+		src, err = formats.Open(file, q.options())
+	} else {
+		src, err = q.source(c.arrays)
+	}
 	if err != nil {
 		return err
 	}
@@ -88,7 +99,10 @@ func ingestGraph(ctx context.Context, c *call) (err error) {
 			return fmt.Errorf("%w: feature_dtype: %w", store.ErrInvalid, err)
 		}
 	}
-	if q.SplitRandom != "" {
+	switch {
+	case file != "" && q.SplitRandom == "":
+		o.SplitRandom = ingest.UnaskedSplit(src.Describe())
+	case q.SplitRandom != "" && q.SplitRandom != "none":
 		if o.SplitRandom, err = ingest.ParseRandomSplit(q.SplitRandom); err != nil {
 			return fmt.Errorf("%w: split_random: %w", store.ErrInvalid, err)
 		}

@@ -43,6 +43,7 @@ var methods = map[string]method{
 	"neighbors":  {1, neighbors},
 	"walks":      {1, walks},
 	"ingest":     {0, ingestGraph},
+	"append":     {0, appendFiles},
 	"loader":     {0, openLoader},
 	"links":      {0, openLinkLoader},
 	"start":      {0, startLoader},

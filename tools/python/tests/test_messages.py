@@ -28,7 +28,9 @@ ROWS = np.ones((3, 2), np.float32)
         (EDGES, dict(features={"x": np.full((4, 1), np.nan, np.float32)}), 'missing="mean"'),
         ((np.array([0, np.nan]), np.array([1, 0])), {}, "sources: none at row 1"),
         ((np.array([0, 1]), np.array([1, None], object)), {}, "destinations: none at row 1"),
-        ("edges.csv", {}, "a path: expected arrays"),
+        ("edges.csv", dict(labels=[1, 2]), "labels beside 'edges.csv', a path"),
+        ("no-such-edges.csv", {}, "no-such-edges.csv"),
+        (EDGES, dict(schema="s.yaml"), "are for files"),
         (object(), {}, "edges of type builtins.object"),
     ],
 )

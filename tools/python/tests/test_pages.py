@@ -1,6 +1,7 @@
 """The Python on the pages runs as it is written."""
 
 import re
+import sqlite3
 
 import numpy as np
 import pytest
@@ -70,6 +71,11 @@ def papers(tmp_path, monkeypatch):
     for name, columns in (("edges", {"src": r.integers(0, 60, 400), "dst": r.integers(0, 60, 400)}), ("nodes", {"id": np.arange(60), "age": r.random(60), "label": labels})):
         (tmp_path / name).mkdir()
         parquet.write_table(arrow.table(columns), f"{name}/0.parquet")
+    with sqlite3.connect("shop.sqlite") as db:
+        db.execute("create table customers (id integer primary key, age real)")
+        db.execute("create table orders (id integer primary key, customer_id references customers, at datetime)")
+        db.executemany("insert into customers values (?, ?)", [(k, 20 + k) for k in range(20)])
+        db.executemany("insert into orders values (?, ?, ?)", [(k, k % 20, f"2024-01-{1 + k % 28:02d}") for k in range(60)])
     return Names()
 
 

@@ -1,0 +1,101 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/formats/database"
+	"github.com/gstore/gstore/store/ingest/grow"
+)
+
+// fileRequest names an input of files, or a database at an address.
+type fileRequest struct {
+	File     string `json:"file"`
+	Format   string `json:"format"`
+	Schema   string `json:"schema"`
+	Dangling string `json:"dangling"`
+	Keyless  string `json:"keyless"`
+}
+
+// open copies the database at an address beside the store, and returns where the input is then. done takes the copy away.
+func (q *fileRequest) open(ctx context.Context, store string) (file string, done func() error, err error) {
+	if !formats.IsAddress(q.File) {
+		return q.File, func() error { return nil }, nil
+	}
+	base := filepath.Clean(store) + ".stdin"
+	file, err = formats.SpoolDatabase(ctx, nil, base, q.File, false)
+	return file, func() error { return formats.RemoveSpool(nil, base) }, err
+}
+
+// options say how the input is read.
+func (q *fileRequest) options() formats.Options {
+	o := formats.Options{Format: q.Format, Schema: q.Schema, Dangling: ingest.Dangling(q.Dangling), Keyless: database.Keyless(q.Keyless)}
+	if formats.IsAddress(q.File) {
+		o.Input = formats.PublicAddress(q.File)
+	}
+	return o
+}
+
+// appendRequest says what is added to a store.
+type appendRequest struct {
+	Path string `json:"path"`
+	fileRequest
+
+	Change       string `json:"change"`
+	Missing      string `json:"missing"`
+	NewNodes     bool   `json:"new_nodes"` // any number of nodes may be new
+	KeepVersions int    `json:"keep_versions"`
+	MemoryBytes  int64  `json:"memory_bytes"`
+	Threads      int    `json:"threads"`
+	Note         string `json:"note"`
+}
+
+// newShare is the share of the nodes that edges name which may be new unasked.
+const newShare = .5
+
+// appendFiles adds what is in files, or a database's new rows, to a store.
+func appendFiles(ctx context.Context, c *call) (err error) {
+	var q appendRequest
+	if err := c.decode(&q); err != nil {
+		return err
+	}
+	file, done, err := q.open(ctx, q.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	s, err := store.Open(q.Path, store.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	fo := q.options()
+	if err := fo.LikeStore(ctx, s); err != nil {
+		return err
+	}
+	src, err := formats.Open(file, fo)
+	if errors.Is(err, database.ErrNoneNew) {
+		return c.answer(map[string]any{"version": s.Manifest().Version, "new_nodes": 0, "edges_added": 0, "notes": []string{err.Error()}})
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	o := grow.Options{MemoryBytes: q.MemoryBytes, Threads: q.Threads, KeepVersions: q.KeepVersions, Missing: ingest.Missing(q.Missing), Change: grow.Change(q.Change), Note: q.Note}
+	if !q.NewNodes {
+		o.NewShare = newShare
+	}
+	if q.Change != "" && src.Describe().Schema != "" {
+		return fmt.Errorf("%w: rows of a database that the store has stay as they are there: ingest it anew", store.ErrInvalid)
+	}
+	r, err := grow.Append(ctx, q.Path, src, o)
+	if err != nil {
+		return err
+	}
+	return c.answer(map[string]any{"version": r.Manifest.Version, "new_nodes": r.NewNodes, "edges_added": r.EdgesAdded, "notes": src.Describe().Notes})
+}
