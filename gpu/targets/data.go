@@ -301,15 +301,16 @@ func (t *task) examples(ctx context.Context, st *store.Store, of *database.Task,
 
 // listed are the items that lists of keys name, each once. What names no row is left out.
 func (t *task) listed(ctx context.Context, st *store.Store, words [][]string) (lists [][]uint32, err error) {
+	all := slices.Concat(words...) // at once: each look-up opens the dictionary
+	nodes := make([]store.NodeID, len(all))
+	if err := st.LookupStrings(ctx, all, nodes); err != nil {
+		return nil, err
+	}
 	for _, list := range words {
-		nodes := make([]store.NodeID, len(list))
-		if len(list) > 0 {
-			if err := st.LookupStrings(ctx, list, nodes); err != nil {
-				return nil, err
-			}
-		}
 		var items []uint32
-		for _, id := range nodes {
+		of := nodes[:len(list)]
+		nodes = nodes[len(list):]
+		for _, id := range of {
 			if id == store.NoNode {
 				continue
 			}

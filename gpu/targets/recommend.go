@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
@@ -395,7 +396,13 @@ func (m *model) bestOf(ctx context.Context, x *items, b *batch, vectors, popular
 	best := make([][]scored, n*len(shares))
 	wide := min(candidatesMost, len(x.rows))
 	room, scores := a.Matrix(q, wide, h), a.Matrix(q, n, wide)
-	base := make([]float32, wide)
+	starts := make([]int, n+1) // of each seed's pairs
+	for k, p := range c.pairs {
+		starts[p.seed+1] = k + 1
+	}
+	for i := range n {
+		starts[i+1] = max(starts[i+1], starts[i])
+	}
 	for lo := 0; lo < len(x.rows); lo += wide {
 		hi := min(lo+wide, len(x.rows))
 		r.scores = resize(r.scores, n*(hi-lo))
@@ -408,25 +415,38 @@ func (m *model) bestOf(ctx context.Context, x *items, b *batch, vectors, popular
 		if err := q.Sync(ctx); err != nil {
 			return nil, errors.Join(err, a.Reset())
 		}
-		pair := 0
-		for i := range n {
-			copy(base, popular[lo:hi])
-			for ; pair < len(c.pairs) && int(c.pairs[pair].seed) == i; pair++ {
-				if item := int(c.pairs[pair].item); item >= lo && item < hi {
-					base[item-lo] += r.histories[pair]
+		var group panics.Group
+		threads := max(1, m.cfg.Threads)
+		for t := range threads {
+			group.Go(func() {
+				base := make([]float32, hi-lo)
+				for i := t * n / threads; i < (t+1)*n/threads; i++ {
+					copy(base, popular[lo:hi])
+					for k := starts[i]; k < starts[i+1]; k++ {
+						if item := int(c.pairs[k].item); item >= lo && item < hi {
+							base[item-lo] += r.histories[k]
+						}
+					}
+					x.best(best[i*len(shares):(i+1)*len(shares)], lo, base, r.scores[i*(hi-lo):(i+1)*(hi-lo)], shares, b.Times[i], m.kind.top)
 				}
-			}
-			dense := r.scores[i*(hi-lo) : (i+1)*(hi-lo)]
-			for item := lo; item < hi; item++ {
-				if !x.known(uint32(item), b.Times[i]) {
-					continue
-				}
-				for k, share := range shares {
-					of := &best[i*len(shares)+k]
-					*of = keepBest(*of, scored{uint32(item), base[item-lo] + share*dense[item-lo]}, m.kind.top)
-				}
-			}
+			})
 		}
+		group.Wait()
 	}
 	return best, a.Reset()
+}
+
+// best keeps the best of the items from first on, by share, which were there at a moment.
+func (x *items) best(best [][]scored, first int, base, dense, shares []float32, moment int64, top int) {
+	for k, share := range shares {
+		list := best[k]
+		for i, s := range base {
+			s += share * dense[i]
+			if len(list) == top && s <= list[top-1].score || !x.known(uint32(first+i), moment) { // equals come behind
+				continue
+			}
+			list = keepBest(list, scored{uint32(first + i), s}, top)
+		}
+		best[k] = list
+	}
 }
