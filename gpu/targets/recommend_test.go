@@ -17,7 +17,10 @@ import (
 
 // tastes writes a database of users who buy and listen. Users of a taste, which no column says, buy items of it and none twice; and each
 // listens to the same few songs again and again.
-func tastes(t *testing.T, users int) (dir string) {
+func tastes(t *testing.T, users int) (dir string) { return tastesUntil(t, users, 240) }
+
+// tastesUntil is tastes as it was known on a day.
+func tastesUntil(t *testing.T, users int, last float64) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	const groups, items, songs = 5, 60, 80
@@ -52,11 +55,15 @@ func tastes(t *testing.T, users int) (dir string) {
 		bought, played := map[int][]int{}, map[int][]int{} // by month
 		for k := range 10 {
 			day, item := r.Float64()*240, taste+groups*int(order.At(uint64(k)))
-			fmt.Fprintf(&buys, "%d,%d,%s\n", u, item, at(day))
+			if day <= last {
+				fmt.Fprintf(&buys, "%d,%d,%s\n", u, item, at(day))
+			}
 			bought[int(day)/30] = append(bought[int(day)/30], item)
 			for range 3 {
 				day, song := r.Float64()*240, liked[r.Below(3)]
-				fmt.Fprintf(&plays, "%d,%d,%s\n", u, song, at(day))
+				if day <= last {
+					fmt.Fprintf(&plays, "%d,%d,%s\n", u, song, at(day))
+				}
 				played[int(day)/30] = append(played[int(day)/30], song)
 			}
 		}
@@ -152,5 +159,53 @@ func TestRecommendations(t *testing.T) {
 	}
 	if precision /= float64(len(answers)); precision < c.Summary.Test.MAP-1e-9 || precision > c.Summary.Test.MAP+1e-9 {
 		t.Errorf("MAP %v of the saved model's answers, %v when it was tested", precision, c.Summary.Test.MAP)
+	}
+}
+
+// What is recommended at a moment is what a store recommends that has nothing later: neither what an entity did next nor what became popular is
+// read before its time.
+func TestRecommendationsReadNothingLater(t *testing.T) {
+	const users, day = 80, 150
+	dir := tastes(t, users)
+	whole := open(t, dir, ingest.Options{Normalize: ingest.NormalizeNone})
+	cut := open(t, tastesUntil(t, users, day), ingest.Options{Normalize: ingest.NormalizeNone, Partitions: 3})
+	dev := device(t, 2)
+	for _, task := range []string{"items", "songs"} {
+		c, err := targets.Train(t.Context(), whole, dev, targets.Config{Targets: filepath.Join(dir, "tasks", task), Epochs: 2, Hidden: 8}, targets.Hooks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Summary.Share = 1 // so that every part of a score counts
+		moment := time.Date(2024, 1, 1+day, 0, 0, 0, 0, time.UTC).Unix()
+		answers := func(st *store.Store) (told []string) {
+			ids, names := make([]store.NodeID, users), []string(nil)
+			for u := range users {
+				names = append(names, fmt.Sprintf("user:%d", u))
+			}
+			if err := st.LookupStrings(t.Context(), names, ids); err != nil {
+				t.Fatal(err)
+			}
+			var asked []targets.Question
+			for _, id := range ids {
+				asked = append(asked, targets.Question{Node: id, Moment: moment})
+			}
+			lists, err := targets.Recommend(t.Context(), st, dev, c, c.Config, asked, 5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, list := range lists {
+				for _, r := range list {
+					name, err := st.External(t.Context(), r.Node)
+					if err != nil {
+						t.Fatal(err)
+					}
+					told = append(told, fmt.Sprint(name, " ", r.Score))
+				}
+			}
+			return told
+		}
+		if a, b := answers(whole), answers(cut); !slices.Equal(a, b) {
+			t.Errorf("%s: with later rows\n%v\nwithout\n%v", task, a, b)
+		}
 	}
 }
