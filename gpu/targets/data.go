@@ -306,6 +306,11 @@ func (t *task) listed(ctx context.Context, st *store.Store, words [][]string) (l
 	if err := st.LookupStrings(ctx, all, nodes); err != nil {
 		return nil, err
 	}
+	if k := slices.IndexFunc(nodes, func(id store.NodeID) bool { return id != store.NoNode }); k < 0 && len(all) > 0 {
+		table, key, _ := strings.Cut(all[0], ":")
+		return nil, fmt.Errorf("train: targets of rows: %w: none of the %d keys that a part of the training table lists, such as %q, is a row of table %q; are they those that were ingested?",
+			store.ErrInvalid, len(all), key, table)
+	}
 	for _, list := range words {
 		var items []uint32
 		of := nodes[:len(list)]

@@ -195,6 +195,9 @@ func (x *items) placeOf(moment int64) int {
 
 // appendPopularity appends what is known of an item's popularity at a moment.
 func (x *items) appendPopularity(out []float32, item uint32, moment int64) []float32 {
+	if len(x.relations) == 0 { // nothing says it
+		return append(out, make([]float32, popularColumns)...)
+	}
 	g := x.d.graph
 	for _, r := range x.relations {
 		rows := g.Known(x.rows[item], r, moment)

@@ -87,7 +87,8 @@ func tastesUntil(t *testing.T, users int, last float64) (dir string) {
 			put(t, dir, "tasks/"+task+"/"+part+".csv", parts[task+part].String())
 		}
 	}
-	put(t, dir, "schema.yaml", "tables:\n  user: {key: user_id}\n  item: {key: item_id}\n  song: {key: song_id}\n"+
+	put(t, dir, "shelf.csv", "shelf_id,width\n0,1\n1,2\n2,1\n") // which nothing refers to
+	put(t, dir, "schema.yaml", "tables:\n  user: {key: user_id}\n  shelf: {key: shelf_id}\n  item: {key: item_id}\n  song: {key: song_id}\n"+
 		"  buy: {time: at, references: [{columns: user_id, table: user}, {columns: item_id, table: item}]}\n"+
 		"  play: {time: at, references: [{columns: user_id, table: user}, {columns: song_id, table: song}]}\n")
 	return dir
@@ -206,6 +207,27 @@ func TestRecommendationsReadNothingLater(t *testing.T) {
 		}
 		if a, b := answers(whole), answers(cut); !slices.Equal(a, b) {
 			t.Errorf("%s: with later rows\n%v\nwithout\n%v", task, a, b)
+		}
+	}
+}
+
+// Rows that nothing refers to can be recommended, and keys that are no rows' are refused.
+func TestRecommendationsOfLoneRows(t *testing.T) {
+	dir := tastes(t, 20)
+	st, dev := open(t, dir, ingest.Options{}), device(t, 1)
+	for list, want := range map[string]string{"1|2": "", "7|8": `none of the 40 keys that a part of the training table lists, such as "7", is a row of table "shelf"`} {
+		task := t.TempDir()
+		put(t, task, "manifest.yaml", "task_type: recommendation\nentity_table: user\nentity_col: user_id\ndst_entity_table: shelf\ntime_col: at\ntarget_col: y\n")
+		for _, part := range []string{"train", "val", "test"} {
+			text := "at,user_id,y\n"
+			for u := range 20 {
+				text += fmt.Sprintf("2024-05-01,%d,%s\n", u, list)
+			}
+			put(t, task, part+".csv", text)
+		}
+		c, err := targets.Train(t.Context(), st, dev, targets.Config{Targets: task, Epochs: 3, Hidden: 8}, targets.Hooks{})
+		if want == "" && (err != nil || c.Summary.Test.Recall != 1) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, expected %q", list, err, want)
 		}
 	}
 }
