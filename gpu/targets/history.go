@@ -30,7 +30,7 @@ func (x *items) pairs(b *batch) (list []pair) {
 		moment, first := b.Times[i], len(list)
 		places := map[uint32]int{}
 		for _, way := range x.ways {
-			x.walk(way, row, moment, func(item uint32, at int64) {
+			x.walk(way, row, moment, walkedMost, func(item uint32, at int64) {
 				k, ok := places[item]
 				if !ok {
 					if len(list)-first == pairsMost {
@@ -67,8 +67,18 @@ type step struct {
 	back     bool
 }
 
-// walk follows a way from a row and visits the items at its end, each as often as it is there, with the time of the latest row on the way.
-func (x *items) walk(way []step, row uint32, moment int64, visit func(item uint32, at int64)) {
+// had are the items that a row has to do with at a moment, all of them.
+func (x *items) had(row uint32, moment int64) map[uint32]bool {
+	items := map[uint32]bool{}
+	for _, way := range x.ways {
+		x.walk(way, row, moment, math.MaxInt, func(item uint32, _ int64) { items[item] = true })
+	}
+	return items
+}
+
+// walk follows a way from a row, through the latest rows, at most so many at a time, and visits the items at its end, each as often as it is there,
+// with the time of the latest row on the way.
+func (x *items) walk(way []step, row uint32, moment int64, most int, visit func(item uint32, at int64)) {
 	type place struct {
 		row uint32
 		at  int64
@@ -82,7 +92,7 @@ func (x *items) walk(way []step, row uint32, moment int64, visit func(item uint3
 				rows = g.Known(p.row, s.relation, moment)
 			}
 			for _, row := range slices.Backward(rows) {
-				if len(next) == walkedMost {
+				if len(next) == most {
 					break
 				}
 				at := p.at

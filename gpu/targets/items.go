@@ -24,6 +24,7 @@ type items struct {
 	ways      [][]step // the shortest ones from an entity to items
 	vector    []uint32 // by item: its learned vector, from 1; 0: it came after training
 	grid      []int64  // moments at which popularity is looked at while training
+	others    bool     // what an entity has to do with is not recommended
 }
 
 // Popularity of an item is, of each relation that leads to it, how many rows did within some days, and the age of the latest.

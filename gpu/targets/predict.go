@@ -40,8 +40,9 @@ type Recommended struct {
 	Score float32
 }
 
-// Recommend answers questions of a recommendation in their order: by at most k rows each, the best first.
-func Recommend(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question, k int) (answers [][]Recommended, err error) {
+// Recommend answers questions of a recommendation in their order: by at most k rows each, the best first; with others, by those alone that the entity
+// has nothing to do with.
+func Recommend(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question, k int, others bool) (answers [][]Recommended, err error) {
 	err = answer(ctx, st, dev, c, cfg, len(questions), func(m *model, o *opened, s *asof.Sampler) error {
 		part, err := o.asked(questions)
 		if err != nil {
@@ -51,7 +52,7 @@ func Recommend(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoi
 		if err != nil {
 			return err
 		}
-		m.kind.top = k
+		m.kind.top, x.others = k, others
 		best, _, err := m.recommend(ctx, x, s, part, math.MaxInt64, []float32{c.Summary.Share})
 		for _, list := range slices.Concat(best...) {
 			var rows []Recommended

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/gstore/gstore/blocks"
@@ -160,6 +161,13 @@ func (m *model) bestOf(ctx context.Context, x *items, b *batch, vectors, popular
 							base[item-lo] += r.histories[k]
 						}
 					}
+					if x.others {
+						for item := range x.had(b.Seeds[i], b.Times[i]) {
+							if k := int(item) - lo; k >= 0 && k < len(base) {
+								base[k] = float32(math.Inf(-1))
+							}
+						}
+					}
 					x.best(best[i*len(shares):(i+1)*len(shares)], lo, base, r.scores[i*(hi-lo):(i+1)*(hi-lo)], shares, b.Times[i], m.kind.top)
 				}
 			})
@@ -175,7 +183,7 @@ func (x *items) best(best [][]scored, first int, base, dense, shares []float32, 
 		list := best[k]
 		for i, s := range base {
 			s += share * dense[i]
-			if len(list) == top && s <= list[top-1].score || !x.known(uint32(first+i), moment) { // equals come behind
+			if len(list) == top && s <= list[top-1].score || math.IsInf(float64(s), -1) || !x.known(uint32(first+i), moment) { // equals come behind
 				continue
 			}
 			list = keepBest(list, scored{uint32(first + i), s}, top)

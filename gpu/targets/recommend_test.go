@@ -129,7 +129,7 @@ func TestRecommendations(t *testing.T) {
 	}
 	again := *c
 	again.Config.MemoryBytes = 512 << 20
-	answers, err := targets.Recommend(t.Context(), other, device(t, 1), &again, again.Config, questions, c.Task.K)
+	answers, err := targets.Recommend(t.Context(), other, device(t, 1), &again, again.Config, questions, c.Task.K, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,6 +161,15 @@ func TestRecommendations(t *testing.T) {
 	if precision /= float64(len(answers)); precision < c.Summary.Test.MAP-1e-9 || precision > c.Summary.Test.MAP+1e-9 {
 		t.Errorf("MAP %v of the saved model's answers, %v when it was tested", precision, c.Summary.Test.MAP)
 	}
+	fresh, err := targets.Recommend(t.Context(), other, device(t, 1), &again, again.Config, questions[:20], 80, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, list := range fresh { // of 80 songs each user has listened to one to three, what is right in a user's test among them
+		if len(list) < 77 || len(list) > 79 {
+			t.Errorf("user %d: %d songs are new, expected 77 to 79", i, len(list))
+		}
+	}
 }
 
 // What is recommended at a moment is what a store recommends that has nothing later: neither what an entity did next nor what became popular is
@@ -190,7 +199,7 @@ func TestRecommendationsReadNothingLater(t *testing.T) {
 			for _, id := range ids {
 				asked = append(asked, targets.Question{Node: id, Moment: moment})
 			}
-			lists, err := targets.Recommend(t.Context(), st, dev, c, c.Config, asked, 5)
+			lists, err := targets.Recommend(t.Context(), st, dev, c, c.Config, asked, 5, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,6 +24,9 @@ import (
 // nodes predicts nodes' classes, or finds similar ones, by a model of node classification.
 func (p *prediction) nodes(ctx context.Context) (err error) {
 	path, which, err := models.Find(ctx, p.st, p.checkpoint)
+	if slices.Contains(p.changed, "filter") && (err != nil || !targets.IsFile(path)) {
+		return command.Usagef("--filter is for link prediction and recommendations; the store's task is node classification")
+	}
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ leads, after all edges that the store has.
 
 A model of "gstore train --targets" predicts targets of rows of a database as of --at:
 of those whose keys are behind STORE, or in the table that --entities names. One of a
-recommendation lists the --top best rows for each.
+recommendation lists the --top best rows for each, with --filter known only new ones.
 
 --nearest lists the --top nodes that are most similar to each named node: by the angle
 between their vectors (cosine), or by their product (dot). The vectors are a model's
@@ -110,7 +110,7 @@ states below its last layer, or the embeddings of link prediction.`,
 	fs.StringVar(&o.at, "at", "", "targets of rows: as of when to predict, a date such as 2026-11-01; nothing later is read (default: each row's own time in --entities)")
 	fs.StringVar(&o.rows, "entities", "", "targets of rows: table (CSV, TSV, Parquet) with the keys of the rows to predict, and times unless --at says them")
 	fs.IntVar(&o.top, "top", 10, "how many answers to give to each question")
-	fs.StringVar(&o.filter, "filter", filterNone, "which links to leave out: none, or known (those of the graph and its edge lists)")
+	fs.StringVar(&o.filter, "filter", filterNone, "which links to leave out: none, or known (those of the graph and its edge lists; of recommendations, rows that the entity has to do with already)")
 	fs.StringVar(&o.nearest, "nearest", "", "list the most similar nodes instead, by cosine or dot")
 	models.CheckpointFlag(fs, &o.checkpoint)
 	fs.StringVar(&o.table, "table", "", "link prediction: the table of embeddings (default: the only one, or embeddings)")
@@ -163,7 +163,7 @@ func (o *options) run(ctx context.Context, e *command.Env, dir string) (err erro
 	link := st.Manifest().Task() == store.TaskLink
 	for _, name := range o.changed {
 		switch {
-		case !link && (name == "table" || name == "filter"):
+		case !link && name == "table":
 			return command.Usagef("--%s is for link prediction; the store's task is node classification", name)
 		case link && name == "only":
 			return command.Usagef("--only is for node classification; the store's task is link prediction")

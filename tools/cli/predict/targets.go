@@ -50,8 +50,10 @@ func (p *prediction) entities(ctx context.Context, path string) error {
 	if cp.Task.Kind == database.Recommendation {
 		return p.recommend(ctx, cp, cfg, asked, questions)
 	}
-	if slices.Contains(p.changed, "top") {
-		return command.Usagef("--top is for models that recommend rows, and %s predicts %s", path, cp.Task.Target)
+	for _, name := range []string{"top", "filter"} {
+		if slices.Contains(p.changed, name) {
+			return command.Usagef("--%s is for models that recommend rows, and %s predicts %s", name, path, cp.Task.Target)
+		}
 	}
 	done := p.env.Working("predicting")
 	answers, err := targets.Predict(ctx, p.st, p.dev, cp, cfg, questions)
@@ -84,7 +86,7 @@ func (p *prediction) recommend(ctx context.Context, cp *targets.Checkpoint, cfg 
 		top = p.top
 	}
 	done := p.env.Working("predicting")
-	answers, err := targets.Recommend(ctx, p.st, p.dev, cp, cfg, questions, top)
+	answers, err := targets.Recommend(ctx, p.st, p.dev, cp, cfg, questions, top, p.filter == filterKnown)
 	done()
 	if err != nil {
 		return err

@@ -135,3 +135,53 @@ func TestTrainTargets(t *testing.T) {
 		}
 	}
 }
+
+// TestRecommend: rows of a table are recommended by the commands that a user types; each user buys one thing again and again.
+func TestRecommend(t *testing.T) {
+	var users, items, buys strings.Builder
+	users.WriteString("user_id,age\n")
+	items.WriteString("item_id,price\n")
+	buys.WriteString("user_id,item_id,at\n")
+	parts := map[string]*strings.Builder{}
+	for _, name := range []string{"train", "val", "test"} {
+		parts[name] = &strings.Builder{}
+		parts[name].WriteString("at,user_id,item_id\n")
+	}
+	for i := range 20 {
+		fmt.Fprintf(&items, "%d,%d\n", i, 1+i*7%5)
+	}
+	for u := range 40 {
+		fmt.Fprintf(&users, "%d,%d\n", u, 20+u*7%50)
+		for month := 1; month <= 12; month++ {
+			fmt.Fprintf(&buys, "%d,%d,2024-%02d-10\n", u, u*3%20, month)
+			name := map[int]string{11: "val", 12: "test"}[month]
+			if name == "" {
+				name = "train"
+			}
+			if month > 1 {
+				fmt.Fprintf(parts[name], "2024-%02d-01,%d,%d\n", month, u, u*3%20)
+			}
+		}
+	}
+	files := map[string][]byte{"shop/users.csv": []byte(users.String()), "shop/items.csv": []byte(items.String()), "shop/buys.csv": []byte(buys.String()),
+		"task/manifest.yaml": []byte("task_type: recommendation\nentity_table: users\nentity_col: user_id\ndst_entity_table: items\ntime_col: at\ntarget_col: item_id\neval_k: 3\n")}
+	for name, b := range parts {
+		files["task/"+name+".csv"] = []byte(b.String())
+	}
+	dir := clitest.Put(t, t.TempDir(), files)
+	store, task := filepath.Join(dir, "s.gstore"), filepath.Join(dir, "task")
+	clitest.MustRun(t, "ingest", filepath.Join(dir, "shop"), store, "--format", "database", "--quiet")
+	if _, out, _ := clitest.Run(t, "train", store, "--targets", task, "--epochs", "8", "--hidden", "8"); !strings.Contains(out, "test of task, protocol seed") || !strings.Contains(out, "MAP@k ") {
+		t.Errorf("training says %s", out)
+	}
+	ask := func(args ...string) []string {
+		_, out, _ := clitest.Run(t, append([]string{"predict", store, "2", "3", "--at", "2025-01-01", "--format", "csv"}, args...)...)
+		return strings.Split(strings.TrimSpace(out), "\n")
+	}
+	if got := ask(); len(got) != 1+2*3 || got[0] != "user_id,at,rank,item_id,score" || !strings.HasPrefix(got[1], "2,2025-01-01 00:00:00,1,6,") || !strings.HasPrefix(got[4], "3,2025-01-01 00:00:00,1,9,") {
+		t.Errorf("recommended are %q", got)
+	}
+	if got := ask("--top", "1", "--filter", "known"); len(got) != 3 || strings.HasPrefix(got[1], "2,2025-01-01 00:00:00,1,6,") {
+		t.Errorf("new ones are %q", got)
+	}
+}
