@@ -17,6 +17,7 @@ import (
 
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/formats/database"
 	"github.com/gstore/gstore/store/table"
 	"github.com/gstore/gstore/tools/cli/command"
 )
@@ -79,7 +80,8 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 			MAE   float64 `json:"valid_mae"`      // of labels that are numbers
 			F1    float64 `json:"valid_micro_f1"` // of several labels a node
 			Table string  `json:"table"`          // of learned vectors
-			Task  string  `json:"task"`           // of targets of rows
+			Task  string  `json:"task"`           // of targets of rows, and their kind
+			Kind  string  `json:"kind"`
 			Ranks struct {
 				MRR       float64 `json:"mrr"`     // of edges at moments
 				AUC       float64 `json:"roc_auc"` // of targets of rows
@@ -101,13 +103,17 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 			continue
 		}
 		s.Valid = max(s.Valid, s.Ranks.MRR, s.F1)
-		switch r := &s.Ranks; {
-		case s.Task != "" && r.MAE > 0:
+		switch r := &s.Ranks; s.Kind {
+		case database.Regression:
 			s.MAE = r.MAE
-		case s.Task != "" && r.AUC > 0:
+		case database.Binary:
 			s.Valid = r.AUC
-		case s.Task != "":
-			s.Valid = max(r.Accuracy, r.MAP, r.Precision)
+		case database.Multiclass:
+			s.Valid = r.Accuracy
+		case database.Multilabel:
+			s.Valid = r.Precision
+		case database.Recommendation:
+			s.Valid = r.MAP
 		}
 		if s.MAE >= 0 {
 			s.Valid = 1 / (1 + s.MAE)

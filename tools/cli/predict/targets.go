@@ -10,6 +10,7 @@ import (
 
 	"github.com/gstore/gstore/gpu/targets"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/export"
 	"github.com/gstore/gstore/store/ingest/formats/database"
 	"github.com/gstore/gstore/tools/cli/command"
 )
@@ -67,7 +68,7 @@ func (p *prediction) entities(ctx context.Context, path string) error {
 	}
 	each := max(len(cp.Task.Classes), 1)
 	for i, key := range asked.Keys {
-		row := []any{p.key(key), time.Unix(asked.Times[i], 0).UTC().Format(time.DateTime)}
+		row := []any{p.key(key), moment(asked.Times[i])}
 		if err = out.add(append(row, targetValues(&cp.Task, answers[i*each:(i+1)*each])...)...); err != nil {
 			break
 		}
@@ -81,6 +82,11 @@ func (p *prediction) entities(ctx context.Context, path string) error {
 
 // recommend answers which rows of a table are best for those that are asked about, a row to each.
 func (p *prediction) recommend(ctx context.Context, cp *targets.Checkpoint, cfg targets.Config, asked *database.Targets, questions []targets.Question) error {
+	names, _, err := p.names()
+	if err != nil {
+		return err
+	}
+	defer names.Close()
 	top := cp.Task.K
 	if slices.Contains(p.changed, "top") {
 		top = p.top
@@ -96,19 +102,8 @@ func (p *prediction) recommend(ctx context.Context, cp *targets.Checkpoint, cfg 
 		return err
 	}
 	for i, list := range answers {
-		var nodes []store.NodeID
-		for _, r := range list {
-			nodes = append(nodes, r.Node)
-		}
-		var items []string
-		if items, err = p.st.ExternalStrings(ctx, nodes); err != nil {
+		if err = p.recommended(ctx, out, names, p.key(asked.Keys[i]), moment(asked.Times[i]), list); err != nil {
 			break
-		}
-		at := time.Unix(asked.Times[i], 0).UTC().Format(time.DateTime)
-		for k, r := range list {
-			if err = out.add(p.key(asked.Keys[i]), at, uint64(k+1), p.key(items[k]), r.Score); err != nil {
-				break
-			}
 		}
 	}
 	if err = out.end(err); err != nil {
@@ -117,6 +112,27 @@ func (p *prediction) recommend(ctx context.Context, cp *targets.Checkpoint, cfg 
 	p.finish(out.n)
 	return nil
 }
+
+// recommended writes what is recommended for an entity at a moment.
+func (p *prediction) recommended(ctx context.Context, out *rows, names *export.Names, entity, at string, list []targets.Recommended) error {
+	var nodes []store.NodeID
+	for _, r := range list {
+		nodes = append(nodes, r.Node)
+	}
+	_, ids, err := names.Of(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	for k, r := range list {
+		if err := out.add(entity, at, uint64(k+1), p.key(string(ids[k])), r.Score); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moment is a time as answers have it.
+func moment(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.DateTime) }
 
 // targetColumns are what is answered: the target, of a classification of several with its probability and that of each class, which tables for
 // people leave out.

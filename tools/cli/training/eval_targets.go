@@ -60,7 +60,7 @@ func evalTargets(ctx context.Context, e *command.Env, st *store.Store, path, whi
 	}
 	fmt.Fprintf(e.Told(), "%s, version %d; model: %s\n", cp.Task.Name, st.Manifest().Version, which)
 	for _, x := range list {
-		fmt.Fprintf(e.Stdout, "%s: %s\n  always the same:           %s\n  the row's last target:     %s\n", x.Part, scoreText(x.Score), scoreText(x.Constant), scoreText(x.Last))
+		fmt.Fprintf(e.Stdout, "%s: %s\n%s", x.Part, scoreText(cp.Task.Kind, x.Score), baselinesText(cp.Task.Kind, x.Constant, x.Last))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstore/gstore/gpu/targets"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/formats/database"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/device"
 )
@@ -81,27 +82,32 @@ func runTrainTargets(ctx context.Context, e *command.Env, st *store.Store, dir s
 		return nil
 	}
 	printFinished(e, saved.Finished, len(s.EpochSeconds))
-	fmt.Fprintf(e.Stdout, "test of %s, protocol %s, model of epoch %d: %s\n", s.Task, s.Protocol, s.BestEpoch, scoreText(s.Test))
-	fmt.Fprintf(e.Stdout, "  always the same:           %s\n  the row's last target:     %s\n", scoreText(s.TestConstant), scoreText(s.TestLast))
+	fmt.Fprintf(e.Stdout, "test of %s, protocol %s, model of epoch %d: %s\n", s.Task, s.Protocol, s.BestEpoch, scoreText(s.Kind, s.Test))
+	fmt.Fprint(e.Stdout, baselinesText(s.Kind, s.TestConstant, s.TestLast))
 	fmt.Fprintf(e.Told(), "model: %s\n", saved.Path)
 	fmt.Fprintf(e.Told(), "%d sampled rows were none later than what they were sampled for; %.1f s (%.1f CPU s), %s peak memory; %s, %s\n",
 		s.CheckedRows, s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), s.Device, s.IOEngine)
 	return nil
 }
 
-// scoreText is a score for people.
-func scoreText(s targets.Score) string {
-	switch {
-	case s.MAP > 0 || s.Recall > 0:
+// scoreText is a score of a kind of targets, for people.
+func scoreText(kind string, s targets.Score) string {
+	switch kind {
+	case database.Recommendation:
 		return fmt.Sprintf("MAP@k %.4f, recall@k %.4f of %d rows", s.MAP, s.Recall, s.Rows)
-	case s.Accuracy > 0 || s.MacroF1 > 0 && s.MicroF1 == 0:
+	case database.Multiclass:
 		return fmt.Sprintf("accuracy %.4f, macro F1 %.4f of %d rows", s.Accuracy, s.MacroF1, s.Rows)
-	case s.AP > 0 && s.AUC == 0:
+	case database.Multilabel:
 		return fmt.Sprintf("average precision %.4f, micro F1 %.4f, macro F1 %.4f of %d rows", s.AP, s.MicroF1, s.MacroF1, s.Rows)
-	case s.AUC > 0 || s.AP > 0:
+	case database.Binary:
 		return fmt.Sprintf("ROC AUC %.4f, average precision %.4f of %d rows", s.AUC, s.AP, s.Rows)
 	}
 	return fmt.Sprintf("MAE %.4f, RMSE %.4f of %d rows", s.MAE, s.RMSE, s.Rows)
+}
+
+// baselinesText are the scores of what costs nothing, for people.
+func baselinesText(kind string, constant, last targets.Score) string {
+	return fmt.Sprintf("  always the same:           %s\n  the row's last target:     %s\n", scoreText(kind, constant), scoreText(kind, last))
 }
 
 // targetsHooks prints a line an epoch, or an event.
@@ -117,10 +123,12 @@ func targetsHooks(e *command.Env) targets.Hooks {
 			},
 		}
 	}
+	kind := ""
 	return targets.Hooks{
 		Start: func(_ targets.Config, s targets.Summary) {
+			kind = s.Kind
 			fmt.Fprintf(e.Told(), "%s (%s), protocol %s: %d rows train; validation, always the same: %s; the row's last target: %s\n",
-				s.Task, s.Kind, s.Protocol, s.TrainRows, scoreText(s.ValidConstant), scoreText(s.ValidLast))
+				s.Task, s.Kind, s.Protocol, s.TrainRows, scoreText(kind, s.ValidConstant), scoreText(kind, s.ValidLast))
 			fmt.Fprintf(e.Told(), "%5s  %8s  %8s  %s\n", "epoch", "loss", "seconds", "validation")
 		},
 		Epoch: func(r targets.Epoch) {
@@ -128,7 +136,7 @@ func targetsHooks(e *command.Env) targets.Hooks {
 			if r.Best {
 				mark = " *"
 			}
-			fmt.Fprintf(e.Told(), "%5d  %8.4f  %8.3f  %s%s\n", r.Epoch, r.Loss, r.Seconds, scoreText(r.Valid), mark)
+			fmt.Fprintf(e.Told(), "%5d  %8.4f  %8.3f  %s%s\n", r.Epoch, r.Loss, r.Seconds, scoreText(kind, r.Valid), mark)
 		},
 	}
 }

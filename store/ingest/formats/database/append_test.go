@@ -173,6 +173,16 @@ func TestLaterRowsAreAdded(t *testing.T) {
 	}
 }
 
+// What was ingested of CSV is added to from files of another form, called otherwise.
+func TestRowsOfOtherFilesAreAdded(t *testing.T) {
+	dir := ingested(t, began)
+	text := strings.ReplaceAll("person_id,name,boss,vip,since,city\nfi,Fi,ann,True,1969-12-31,Rome\n", ",", "\t")
+	r, _, err := added(t, dir, folder(t, map[string]string{"people.tsv": text}), formats.Options{})
+	if err != nil || r.NewNodes != 1 || r.EdgesAdded != 1 {
+		t.Errorf("%+v: %v", r, err)
+	}
+}
+
 // What cannot be added is refused with what to do, and the store stays as it was.
 func TestRefusedRows(t *testing.T) {
 	dir := ingested(t, began)

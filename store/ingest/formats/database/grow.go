@@ -34,13 +34,20 @@ func Keylesses() []Keyless { return []Keyless{Later, All, Rest} }
 // ErrNoneNew is in the errors of databases of which a store has all rows.
 var ErrNoneNew = errors.New("no row is new")
 
-// storeSchema is the schema of the store that rows are added to.
+// storeSchema is the schema of the store that rows are added to, which may be in other files than those of the ingest.
 func (in *input) storeSchema() (*Schema, error) {
 	text := in.o.Like.Manifest().DatabaseSchema()
 	if text == "" {
 		return nil, ingest.Inputf(in.path, "a database, and the store at %s does not say by which schema it was ingested: --schema FILE says it", in.o.Like.Dir())
 	}
-	return ParseSchema(in.o.Like.Dir(), []byte(text))
+	s, err := ParseSchema(in.o.Like.Dir(), []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range s.Tables {
+		t.File = ""
+	}
+	return s, nil
 }
 
 // takeOver makes of the schema what the input has of the store's tables: where they are, and which are not there. What it does not know is left out.
@@ -53,7 +60,7 @@ func (s *Source) takeOver() error {
 			continue
 		}
 		known++
-		if t.File == "" || s.in.lite != nil {
+		if t.File == "" {
 			t.File = s.in.own.Tables[name].File
 		}
 	}
