@@ -111,8 +111,8 @@ func (r *evaluation) scoreSets(ctx context.Context, logits gpu.Tensor, lo int) e
 	return nil
 }
 
-// sigmoid turns logits into probabilities, each by itself.
-func sigmoid(logits []float32) {
+// Sigmoid turns logits into probabilities, each by itself.
+func Sigmoid(logits []float32) {
 	for i, x := range logits {
 		logits[i] = float32(1 / (1 + math.Exp(-float64(x))))
 	}

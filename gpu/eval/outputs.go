@@ -156,16 +156,16 @@ func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int
 		case r.scale != nil:
 			row[0] = r.scale.Of(row[0])
 		case r.o.Model.MultiLabel:
-			sigmoid(row)
+			Sigmoid(row)
 		default:
-			softmax(row)
+			Softmax(row)
 		}
 	}
 	return r.probabilities.Write(blocks.Bytes(b.logits), first)
 }
 
-// softmax turns logits into probabilities.
-func softmax(logits []float32) {
+// Softmax turns logits into probabilities.
+func Softmax(logits []float32) {
 	top, sum := float64(slices.Max(logits)), 0.
 	for _, v := range logits {
 		sum += math.Exp(float64(v) - top)

@@ -1,13 +1,16 @@
 package targets
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"time"
 
+	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/asof"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store/budget"
 )
 
 // How ages and seasons are encoded.
@@ -109,6 +112,24 @@ func (f *feed) fill(i int, b *batch) error {
 	f.items.fill(b, f, i)
 	f.items.readItems(b)
 	return nil
+}
+
+// each makes the batches of examples that are answered, one after another in b, and counts the rows that were held to the rule.
+func (f *feed) each(ctx context.Context, b *batch, answer func(i int) error) (checked int64, err error) {
+	for i := range f.batches() {
+		if err := ctx.Err(); err != nil {
+			return checked, err
+		}
+		if err := f.fill(i, b); err != nil {
+			return checked, fmt.Errorf("evaluation: batch %d: %w", i, err)
+		}
+		checked += int64(b.checked)
+		budget.Mark(ctx, "evaluation")
+		if err := answer(i); err != nil {
+			return checked, fmt.Errorf("evaluation: batch %d: %w", i, progress.BudgetError(err))
+		}
+	}
+	return checked, nil
 }
 
 // emptyParts makes room for the rows of a batch by type.

@@ -46,11 +46,7 @@ const vectorsMost = 1 << 17
 // training.
 func (k *kind) recommends(m *store.Manifest, t *database.Task, hidden, trained int) {
 	k.top, k.wide = t.K, hidden
-	for r := range m.Schema.Relations {
-		if _, dst, ok := m.Schema.Ends(store.RelationID(r)); ok && m.Schema.NodeTypes[dst].Name == t.Items {
-			k.popular++
-		}
-	}
+	k.popular = len(relationsTo(m, t.Items))
 	for i, n := range m.Schema.NodeTypes {
 		if n.Name == t.Items {
 			k.items, k.itemType = int(n.Count), i
@@ -64,19 +60,24 @@ func (k *kind) recommends(m *store.Manifest, t *database.Task, hidden, trained i
 	}
 }
 
+// relationsTo are the relations that lead to rows of a table.
+func relationsTo(m *store.Manifest, name string) (relations []int) {
+	for r := range m.Schema.Relations {
+		if _, dst, ok := m.Schema.Ends(store.RelationID(r)); ok && m.Schema.NodeTypes[dst].Name == name {
+			relations = append(relations, r)
+		}
+	}
+	return relations
+}
+
 // newItems finds the rows of a table.
 func newItems(m *store.Manifest, d *data, t *database.Task) *items {
-	x := &items{d: d, kind: slices.Index(d.names, t.Items), ways: ways(m, t.Table, t.Items)}
+	x := &items{d: d, kind: slices.Index(d.names, t.Items), relations: relationsTo(m, t.Items), ways: ways(m, t.Table, t.Items)}
 	for _, p := range d.mb.Partitions { // there may be rows between them
 		for row := p.Base; row < p.Base+uint32(p.Nodes); row++ {
 			if int(d.types[row]) == x.kind {
 				x.rows = append(x.rows, row)
 			}
-		}
-	}
-	for r := range m.Schema.Relations {
-		if _, dst, ok := m.Schema.Ends(store.RelationID(r)); ok && dst == x.kind {
-			x.relations = append(x.relations, r)
 		}
 	}
 	x.vector = make([]uint32, len(x.rows))
@@ -135,17 +136,14 @@ func (x *items) match(keys, trained []uint64) {
 
 // vectorOf is the number of the vector of a row, which is an item; 0 where only memory is counted.
 func (x *items) vectorOf(row uint32) uint32 {
-	if k, ok := slices.BinarySearch(x.ascending, row); ok {
-		return x.vector[x.at[k]]
+	if item, ok := x.of(row); ok {
+		return x.vector[item]
 	}
 	return 0
 }
 
 // of is the item that is a row.
 func (x *items) of(row uint32) (item uint32, ok bool) {
-	if int(x.d.types[row]) != x.kind {
-		return 0, false
-	}
 	k, ok := slices.BinarySearch(x.ascending, row)
 	if !ok {
 		return 0, false
@@ -217,16 +215,13 @@ func (x *items) appendPopularity(out []float32, item uint32, moment int64) []flo
 	return out
 }
 
-// candidates are the items that a batch tells apart: all where there are few, else those that are right, those that stand in trees, and others at
-// random.
+// candidates are the items that a batch tells apart, in order: all where there are few, else those that are right, those that seeds have to do with,
+// and others at random.
 func (x *items) candidates(lists [][]uint32, pairs []pair, key keyed.Key) []uint32 {
-	var list []uint32
 	if len(x.rows) <= candidatesMost {
-		for i := range x.rows {
-			list = append(list, uint32(i))
-		}
-		return list
+		return counting(len(x.rows))
 	}
+	var list []uint32
 	taken := map[uint32]bool{}
 	add := func(item uint32, most int) {
 		if len(list) < most && !taken[item] {

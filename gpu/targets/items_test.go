@@ -22,17 +22,17 @@ func TestItemLossGradients(t *testing.T) {
 	of := func(i int, by float32) float64 {
 		s := slices.Clone(scores)
 		s[i] += by
-		return softmaxLosses(s, right, 1)
+		return softmaxLoss(s, right, 1)
 	}
 	grads := slices.Clone(scores)
-	softmaxLosses(grads, right, 1)
+	softmaxLoss(grads, right, 1)
 	for i, g := range grads {
 		const step = 1. / 64
 		if slope := (of(i, step) - of(i, -step)) / (2 * step); i != 4 && math.Abs(slope-float64(g)) > 1e-3 || i == 4 && g != 0 {
 			t.Errorf("item %d: gradient %v, slope %v", i, g, slope)
 		}
 	}
-	if loss := softmaxLosses(grads, nil, 1); loss != 0 || slices.ContainsFunc(grads, func(g float32) bool { return g != 0 }) {
+	if loss := softmaxLoss(grads, nil, 1); loss != 0 || slices.ContainsFunc(grads, func(g float32) bool { return g != 0 }) {
 		t.Errorf("nothing is right: loss %v, gradients %v", loss, grads)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest/formats/database"
 )
@@ -110,7 +111,8 @@ func (k *kind) loss(scores []float32, y truth, grads []float32) (sum float64) {
 		s, g := scores[i*n:(i+1)*n], grads[i*n:(i+1)*n]
 		switch k.name {
 		case database.Multiclass:
-			sum += softmaxLoss(s, int(target), scale, g)
+			copy(g, s)
+			sum += softmaxLoss(g, []int{int(target)}, scale)
 		case database.Multilabel:
 			for j, x := range s {
 				has := 0.
@@ -138,18 +140,26 @@ func logisticLoss(s, y, scale float64, grad *float32) float64 {
 	return math.Max(s, 0) - s*y + math.Log1p(math.Exp(-math.Abs(s)))
 }
 
-// softmaxLoss is the cross entropy of scores of which class y is right, and sets scale times its gradient.
-func softmaxLoss(s []float32, y int, scale float64, grad []float32) float64 {
-	most := float64(slices.Max(s))
-	sum := 0.
+// softmaxLoss is the mean cross entropy of scores of which some are right, which become scale times its gradient; 0 where none is.
+func softmaxLoss(s []float32, right []int, scale float64) (loss float64) {
+	if len(right) == 0 {
+		clear(s)
+		return 0
+	}
+	most, total, share := float64(slices.Max(s)), 0., 1/float64(len(right))
 	for _, x := range s {
-		sum += math.Exp(float64(x) - most)
+		total += math.Exp(float64(x) - most)
 	}
-	for j, x := range s {
-		grad[j] = float32(scale * math.Exp(float64(x)-most) / sum)
+	for _, k := range right {
+		loss += share * (math.Log(total) + most - float64(s[k]))
 	}
-	grad[y] -= float32(scale)
-	return math.Log(sum) + most - float64(s[y])
+	for k, x := range s {
+		s[k] = float32(scale * math.Exp(float64(x)-most) / total)
+	}
+	for _, k := range right {
+		s[k] -= float32(scale * share)
+	}
+	return loss
 }
 
 // answer turns scores, [rows × outputs], into answers.
@@ -158,23 +168,14 @@ func (k *kind) answer(scores []float32) {
 	switch k.name {
 	case database.Multiclass:
 		for i := 0; i < len(scores); i += n {
-			s := scores[i : i+n]
-			most, sum := float64(slices.Max(s)), 0.
-			for _, x := range s {
-				sum += math.Exp(float64(x) - most)
-			}
-			for j, x := range s {
-				s[j] = float32(math.Exp(float64(x)-most) / sum)
-			}
+			eval.Softmax(scores[i : i+n])
 		}
 	case database.Regression:
 		for i, s := range scores {
 			scores[i] = float32(float64(s)*k.spread + k.mean)
 		}
 	default:
-		for i, s := range scores {
-			scores[i] = float32(1 / (1 + math.Exp(-float64(s))))
-		}
+		eval.Sigmoid(scores)
 	}
 }
 

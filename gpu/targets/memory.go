@@ -202,12 +202,7 @@ func (d *data) largest(m *store.Manifest, cfg *Config, entity string, most []int
 func (d *data) largestChoice(b *batch, k *kind, seeds int) *items {
 	c := &b.choice
 	x := &items{d: d, kind: k.itemType, rows: make([]uint32, min(k.items, candidatesMost))}
-	for i := range x.rows {
-		c.items = append(c.items, uint32(i))
-	}
-	for range seeds * min(k.items, pairsMost) {
-		c.pairs = append(c.pairs, pair{})
-	}
+	c.items, c.pairs = counting(len(x.rows)), make([]pair, seeds*min(k.items, pairsMost))
 	c.history = make([]float32, historyColumns*len(c.pairs))
 	c.places, c.moments = make([]int, seeds), make([]int64, min(seeds, gridMost))
 	c.popular = make([]float32, len(c.moments)*len(c.items)*popularColumns*max(k.popular, 1))

@@ -265,8 +265,8 @@ func (m *model) step(ctx context.Context, b *batch) (float64, error) {
 	}
 	m.grads = resize(m.grads, len(m.scores))
 	loss := m.kind.loss(m.scores, b.truth, m.grads)
-	if math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return 0, errors.Join(fmt.Errorf("the loss is not a finite number: %w: use a smaller learning rate than %v", run.ErrDiverged, m.cfg.LR), a.Reset())
+	if err := m.diverged(loss); err != nil {
+		return 0, errors.Join(err, a.Reset())
 	}
 	d := a.Matrix(q, len(b.Seeds), m.kind.outputs())
 	if q.Err() == nil {
@@ -276,6 +276,14 @@ func (m *model) step(ctx context.Context, b *batch) (float64, error) {
 		m.adamStep()
 	}
 	return loss, errors.Join(q.Sync(context.WithoutCancel(ctx)), a.Reset())
+}
+
+// diverged is an error where a loss is no finite number.
+func (m *model) diverged(loss float64) error {
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return fmt.Errorf("the loss is not a finite number: %w: use a smaller learning rate than %v", run.ErrDiverged, m.cfg.LR)
+	}
+	return nil
 }
 
 // adamStep moves all parameters.

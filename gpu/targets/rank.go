@@ -13,7 +13,6 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/asof"
-	"github.com/gstore/gstore/store/budget"
 )
 
 // recommend lists the best items of examples, in their order, for each of some shares, and how many rows were sampled.
@@ -48,23 +47,16 @@ func (m *model) recommend(ctx context.Context, x *items, s *asof.Sampler, part [
 		for _, i := range groups[d] {
 			f.examples = append(f.examples, part[i])
 		}
-		for i := range f.batches() {
-			if err := ctx.Err(); err != nil {
-				return nil, checked, err
-			}
-			if err := f.fill(i, b); err != nil {
-				return nil, checked, fmt.Errorf("evaluation: batch %d: %w", i, err)
-			}
-			checked += int64(b.checked)
+		n, err := f.each(ctx, b, func(i int) error {
 			x.fillPairs(b)
-			budget.Mark(ctx, "evaluation")
 			lists, err := m.bestOf(ctx, x, b, vectors, popular, shares)
-			if err != nil {
-				return nil, checked, fmt.Errorf("evaluation: batch %d: %w", i, progress.BudgetError(err))
-			}
 			for k, list := range lists {
 				best[k%len(shares)][groups[d][i*f.size+k/len(shares)]] = list
 			}
+			return err
+		})
+		if checked += n; err != nil {
+			return nil, checked, err
 		}
 	}
 	return best, checked, nil
@@ -137,6 +129,10 @@ func (m *model) bestOf(ctx context.Context, x *items, b *batch, vectors, popular
 	for i := range n {
 		starts[i+1] = max(starts[i+1], starts[i])
 	}
+	var had []map[uint32]bool // by seed
+	for i := 0; x.others && i < n; i++ {
+		had = append(had, x.had(b.Seeds[i], b.Times[i]))
+	}
 	for lo := 0; lo < len(x.rows); lo += wide {
 		hi := min(lo+wide, len(x.rows))
 		r.scores = resize(r.scores, n*(hi-lo))
@@ -162,7 +158,7 @@ func (m *model) bestOf(ctx context.Context, x *items, b *batch, vectors, popular
 						}
 					}
 					if x.others {
-						for item := range x.had(b.Seeds[i], b.Times[i]) {
+						for item := range had[i] {
 							if k := int(item) - lo; k >= 0 && k < len(base) {
 								base[k] = float32(math.Inf(-1))
 							}

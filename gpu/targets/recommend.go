@@ -3,14 +3,11 @@ package targets
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
-	"github.com/gstore/gstore/gpu/run"
 )
 
 // What a recommender has hidden columns for.
@@ -53,7 +50,7 @@ func newRecommender(params *nn.Params, k kind, h int) *recommender {
 	return r
 }
 
-// choice is what a batch has of items beyond its trees.
+// choice is what a batch has of items beside its trees.
 type choice struct {
 	items    []uint32  // that are told apart, ascending
 	moments  []int64   // at which popularity is looked at
@@ -61,11 +58,11 @@ type choice struct {
 	popular  []float32 // [moments × items × columns]
 	pairs    []pair
 	history  []float32 // [pairs × columns]
-	unknown  []bool    // [seeds × items] later than the seed's moment; nil: none
+	since    []int64   // from when on each item was there; none: always
 	baseRows int       // states of rows that come before those of items
 }
 
-// fillPairs finds the items of a batch's trees.
+// fillPairs finds the items that a batch's seeds have to do with.
 func (x *items) fillPairs(b *batch) {
 	c := &b.choice
 	c.pairs = x.pairs(b)
@@ -81,7 +78,7 @@ func (x *items) fill(b *batch, f *feed, number int) {
 	x.fillPairs(b)
 	c := &b.choice
 	c.items = x.candidates(b.truth.lists, c.pairs, f.key.With(uint64(f.epoch)).With(1).With(uint64(number)))
-	c.moments, c.places, c.popular, c.unknown = c.moments[:0], c.places[:0], c.popular[:0], nil
+	c.moments, c.places, c.popular, c.since = c.moments[:0], c.places[:0], c.popular[:0], c.since[:0]
 	place := map[int]int{}
 	for i := range b.Seeds {
 		g := x.placeOf(b.Times[i])
@@ -99,10 +96,8 @@ func (x *items) fill(b *batch, f *feed, number int) {
 	if !x.d.timed[x.kind] {
 		return
 	}
-	for i := range b.Seeds {
-		for _, item := range c.items {
-			c.unknown = append(c.unknown, !x.known(item, b.Times[i]))
-		}
+	for _, item := range c.items {
+		c.since = append(c.since, x.d.graph.Time(x.rows[item]))
 	}
 }
 
@@ -185,9 +180,9 @@ func (m *model) stepItems(ctx context.Context, b *batch) (float64, error) {
 	if err := q.Sync(context.WithoutCancel(ctx)); err != nil {
 		return 0, errors.Join(err, a.Reset())
 	}
-	loss := r.loss(c, b.truth.lists, d, g, h)
-	if math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return 0, errors.Join(fmt.Errorf("the loss is not a finite number: %w: use a smaller learning rate than %v", run.ErrDiverged, m.cfg.LR), a.Reset())
+	loss := r.loss(c, b.truth.lists, b.Times, d, g, h)
+	if err := m.diverged(loss); err != nil {
+		return 0, errors.Join(err, a.Reset())
 	}
 	m.params.ZeroGrads(q)
 	dd, dg := matrixOf(q, a, d, items), matrixOf(q, a, g, 1)
@@ -208,8 +203,8 @@ func (m *model) stepItems(ctx context.Context, b *batch) (float64, error) {
 }
 
 // loss is the cross entropy of a softmax over the batch's items, of which those of a seed's list are right, alike. It is summed over seeds, and
-// the scores d of seeds and items, g of moments and items and h of pairs become the gradients of its mean: g and h of the loss without d.
-func (r *recommender) loss(c *choice, lists [][]uint32, d, g, h []float32) (sum float64) {
+// the scores d of seeds, of which each has a moment, and items, g of moments and items and h of pairs become the gradients of its mean: g and h of the loss without d.
+func (r *recommender) loss(c *choice, lists [][]uint32, moments []int64, d, g, h []float32) (sum float64) {
 	items := len(c.items)
 	column := make(map[uint32]int, items)
 	for k, item := range c.items {
@@ -229,7 +224,7 @@ func (r *recommender) loss(c *choice, lists [][]uint32, d, g, h []float32) (sum 
 			}
 		}
 		var right []int
-		out := func(k int) bool { return c.unknown != nil && c.unknown[i*items+k] }
+		out := func(k int) bool { return len(c.since) > 0 && c.since[k] > moments[i] }
 		for _, item := range list {
 			if k, ok := column[item]; ok && !out(k) {
 				right = append(right, k)
@@ -240,8 +235,8 @@ func (r *recommender) loss(c *choice, lists [][]uint32, d, g, h []float32) (sum 
 				s[k], base[k] = float32(math.Inf(-1)), float32(math.Inf(-1))
 			}
 		}
-		sum += softmaxLosses(s, right, scale)
-		softmaxLosses(base, right, scale)
+		sum += softmaxLoss(s, right, scale)
+		softmaxLoss(base, right, scale)
 		for k, x := range base {
 			dg[at+k] += x
 		}
@@ -254,26 +249,4 @@ func (r *recommender) loss(c *choice, lists [][]uint32, d, g, h []float32) (sum 
 	}
 	copy(g, dg)
 	return sum
-}
-
-// softmaxLosses is the mean cross entropy of scores of which some are right, which become scale times its gradient; 0 where none is.
-func softmaxLosses(s []float32, right []int, scale float64) (loss float64) {
-	if len(right) == 0 {
-		clear(s)
-		return 0
-	}
-	most, total, share := float64(slices.Max(s)), 0., 1/float64(len(right))
-	for _, x := range s {
-		total += math.Exp(float64(x) - most)
-	}
-	for _, k := range right {
-		loss += share * (math.Log(total) + most - float64(s[k]))
-	}
-	for k, x := range s {
-		s[k] = float32(scale * math.Exp(float64(x)-most) / total)
-	}
-	for _, k := range right {
-		s[k] -= float32(scale * share)
-	}
-	return loss
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/gstore/gstore/sampler/asof"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
-	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/ingest/formats/database"
 )
 
@@ -117,8 +116,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	if hooks.Start != nil {
 		hooks.Start(cfg, *sum)
 	}
-	c = &Checkpoint{Version: at.Version, Config: cfg, Table: tables.task.Table, Task: *tables.task, Encoding: encoding(st.Manifest())}
-	c.Items = t.keys
+	c = &Checkpoint{Version: at.Version, Config: cfg, Table: tables.task.Table, Task: *tables.task, Encoding: encoding(m), Items: t.keys}
 	if err := t.run(ctx, dev, o, state, c); err != nil {
 		return nil, err
 	}
@@ -293,9 +291,10 @@ func (t *task) score(ctx context.Context, part []example, shares []float32) (bes
 		if t.At.Summary.CheckedRows += checked; err != nil {
 			return best, 0, err
 		}
+		right := t.truthOf(part).lists
 		var of []float64
 		for k, list := range lists { // the simplest first
-			s, rows := t.kind.scoreRows(itemsOf(list), t.truthOf(part).lists)
+			s, rows := t.kind.scoreRows(itemsOf(list), right)
 			if k == 0 || t.kind.better(&s, &best) && surely(rows, of) {
 				best, share, of = s, shares[k], rows
 			}
@@ -317,22 +316,12 @@ const evalEpoch = -1
 func (m *model) all(ctx context.Context, d *data, s *asof.Sampler, part []example, until int64) (predicted []float32, checked int64, err error) {
 	f := &feed{d: d, sampler: s, examples: part, size: m.cfg.BatchSize, until: until, epoch: evalEpoch}
 	b := &batch{}
-	for i := range f.batches() {
-		if err := ctx.Err(); err != nil {
-			return nil, checked, err
-		}
-		if err := f.fill(i, b); err != nil {
-			return nil, checked, fmt.Errorf("evaluation: batch %d: %w", i, err)
-		}
-		checked += int64(b.checked)
-		budget.Mark(ctx, "evaluation")
-		scores, err := m.predict(ctx, b)
-		if err != nil {
-			return nil, checked, fmt.Errorf("evaluation: batch %d: %w", i, progress.BudgetError(err))
-		}
-		predicted = append(predicted, scores...)
-	}
-	return predicted, checked, nil
+	checked, err = f.each(ctx, b, func(int) error {
+		answers, err := m.predict(ctx, b)
+		predicted = append(predicted, answers...)
+		return err
+	})
+	return predicted, checked, err
 }
 
 // Validate implements [run.Task]: every epoch is validated, and the one of the best score is the best.

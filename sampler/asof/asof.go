@@ -113,12 +113,8 @@ func (g *Graph) known(a *buffer.Adjacency, row uint32, relation int, moment int6
 	relations, rows := a.Relations[span.Begin:span.End], a.Indices[span.Begin:span.End]
 	lo := sort.Search(len(relations), func(i int) bool { return int(relations[i]) >= relation })
 	hi := sort.Search(len(relations), func(i int) bool { return int(relations[i]) > relation })
-	return rows[lo:g.until(rows, lo, hi, moment)]
-}
-
-// until is where in rows lo to hi, the earliest first, those begin that are later than a moment.
-func (g *Graph) until(rows []uint32, lo, hi int, moment int64) int {
-	return lo + sort.Search(hi-lo, func(i int) bool { return g.times[rows[lo+i]] > moment })
+	rows = rows[lo:hi]
+	return rows[:sort.Search(len(rows), func(i int) bool { return g.times[rows[i]] > moment })]
 }
 
 // Relations is how many relations the blocks of a [Sampler] have: those of the graph, their inverses, and the latest edges of each alone.
