@@ -201,7 +201,6 @@ func (r *Job) densify(b *source.EdgeBatch, w *denseScratch) (*source.EdgeBatch, 
 
 // withoutDangling returns those of b's edges whose ends have rows: b itself, or what w has room for.
 func (r *Job) withoutDangling(b *source.EdgeBatch, w *denseScratch) (*source.EdgeBatch, error) {
-	first := -1 // edge that dangles
 	lacks := func(i int) bool {
 		if _, ok := r.Dictionary.Rank(&b.Dst, i); !ok {
 			return true
@@ -209,44 +208,20 @@ func (r *Job) withoutDangling(b *source.EdgeBatch, w *denseScratch) (*source.Edg
 		_, ok := r.Dictionary.Rank(&b.Src, i)
 		return !ok
 	}
-	for i := range b.Len() {
-		if lacks(i) {
-			first = i
-			break
+	var err error
+	there := b.Without(&w.there, func(i int) bool {
+		if !lacks(i) {
+			return false
 		}
-	}
-	if first < 0 {
-		return b, nil
-	}
-	if r.Desc.Dangling == source.DanglingError {
-		return nil, source.Inputf(b.At.Of(first), "relation %s leads to %s, which has no row; --dangling drop leaves such edges out, --dangling node makes nodes of what they name",
-			r.Desc.Relations[b.Relations[first]], r.Dictionary.Show(&b.Dst, first))
-	}
-	if w.dangling == nil {
-		w.dangling = map[uint32]uint64{}
-	}
-	t := &w.there
-	t.Src.Reset()
-	t.Dst.Reset()
-	t.Relations, t.At = t.Relations[:0], b.At
-	t.At.Lines = t.At.Lines[:0:0]
-	t.Columns = slices.Grow(t.Columns[:0], len(b.Columns))[:len(b.Columns)]
-	for k := range t.Columns {
-		t.Columns[k] = t.Columns[k][:0]
-	}
-	for i := range b.Len() {
-		if i >= first && lacks(i) {
-			w.dangling[b.Relations[i]]++
-			continue
+		if r.Desc.Dangling == source.DanglingError && err == nil {
+			err = source.Inputf(b.At.Of(i), "relation %s leads to %s, which has no row; --dangling drop leaves such edges out, --dangling node makes nodes of what they name",
+				r.Desc.Relations[b.Relations[i]], r.Dictionary.Show(&b.Dst, i))
 		}
-		t.Src.Append(b.Src.At(i))
-		t.Dst.Append(b.Dst.At(i))
-		t.Relations = append(t.Relations, b.Relations[i])
-		t.At.Lines = append(t.At.Lines, b.At.Number(i))
-		for k, c := range b.Columns {
-			size := r.Desc.EdgeColumns[k].RowBytes()
-			t.Columns[k] = append(t.Columns[k], c[i*size:(i+1)*size]...)
+		if w.dangling == nil {
+			w.dangling = map[uint32]uint64{}
 		}
-	}
-	return t, nil
+		w.dangling[b.Relations[i]]++
+		return true
+	})
+	return there, err
 }

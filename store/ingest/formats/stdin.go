@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -106,6 +107,21 @@ func SpoolDatabase(ctx context.Context, fs vfs.FS, base, address string, resume 
 	}
 	return path, nil
 }
+
+// Beside copies the database at an address beside a store, and says in o what it is called. It returns where the input is then, which is input itself
+// where that is no address; done removes the copy.
+func (o *Options) Beside(ctx context.Context, store, input string) (path string, done func() error, err error) {
+	if !IsAddress(input) {
+		return input, func() error { return nil }, nil
+	}
+	base := StreamBase(store)
+	o.Input = PublicAddress(input)
+	path, err = SpoolDatabase(ctx, o.FS, base, input, false)
+	return path, func() error { return RemoveSpool(o.FS, base) }, err
+}
+
+// StreamBase is what the files beside a store begin with that a stream or a database is copied to.
+func StreamBase(store string) string { return filepath.Clean(store) + ".stdin" }
 
 // spoolSuffix tells a stream's form by its first bytes.
 func spoolSuffix(head []byte, format string) string {

@@ -52,6 +52,9 @@ type Options struct {
 	Note string
 }
 
+// FewNew is the Options.NewShare of those whom nobody asked for more.
+const FewNew = .5
+
 // ErrNewNodes is in the errors of appends to which more nodes are new than Options.NewShare allows.
 var ErrNewNodes = errors.New("too many are new")
 

@@ -39,8 +39,8 @@ type taken struct {
 	relations []uint32
 	zeros     []byte
 	columns   [][]byte
-	kept      [][]byte // columns of the others
-	missing   uint64   // so far: of a node or a relation that the store does not have
+	kept      source.EdgeBatch // those that do not dangle
+	missing   uint64           // so far: of a node or a relation that the store does not have
 }
 
 // has reports whether a rank's node is in the store, or will be.
@@ -50,39 +50,19 @@ func (a *appender) has(rank uint64) bool {
 
 // known is b, whose ends are ranks, without edges that dangle: b itself where none does.
 func (w *taken) known(a *appender, b *source.EdgeBatch) (*source.EdgeBatch, error) {
-	dangles := func(i int) bool { return !a.has(b.Src.Ints[i]) || !a.has(b.Dst.Ints[i]) }
-	first := 0
-	for first < b.Len() && !dangles(first) {
-		first++
-	}
-	switch {
-	case first == b.Len():
-		return b, nil
-	case a.desc.Dangling == source.DanglingError:
-		return nil, source.Inputf(b.At.Of(first), "relation %s leads to a row that neither the store nor the input has; --dangling drop leaves such edges out, --dangling node makes nodes of what they name",
-			a.m.Schema.Relations[b.Relations[first]].Name)
-	}
-	w.src, w.dst, w.relations = w.src[:0], w.dst[:0], w.relations[:0]
-	w.kept = slices.Grow(w.kept[:0], len(b.Columns))[:len(b.Columns)]
-	for k := range w.kept {
-		w.kept[k] = w.kept[k][:0]
-	}
-	out := *b
-	out.At.Lines = nil
-	for i := range b.Len() {
-		if i >= first && dangles(i) {
-			w.missing++
-			continue
+	var err error
+	known := b.Without(&w.kept, func(i int) bool {
+		if a.has(b.Src.Ints[i]) && a.has(b.Dst.Ints[i]) {
+			return false
 		}
-		w.src, w.dst, w.relations = append(w.src, b.Src.Ints[i]), append(w.dst, b.Dst.Ints[i]), append(w.relations, b.Relations[i])
-		out.At.Lines = append(out.At.Lines, b.At.Number(i))
-		for k, c := range b.Columns {
-			size := len(c) / b.Len()
-			w.kept[k] = append(w.kept[k], c[i*size:(i+1)*size]...)
+		if a.desc.Dangling == source.DanglingError && err == nil {
+			err = source.Inputf(b.At.Of(i), "relation %s leads to a row that neither the store nor the input has; --dangling drop leaves such edges out, --dangling node makes nodes of what they name",
+				a.m.Schema.Relations[b.Relations[i]].Name)
 		}
-	}
-	out.Src, out.Dst, out.Relations, out.Columns = source.IDs{Ints: w.src}, source.IDs{Ints: w.dst}, w.relations, w.kept
-	return &out, nil
+		w.missing++
+		return true
+	})
+	return known, err
 }
 
 // there is b, of edges to delete, whose ends are ranks, without edges that the store cannot have. Its columns are zeros.

@@ -5,10 +5,10 @@ package source
 import (
 	"context"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
 )
@@ -230,6 +230,15 @@ func (s *IDs) Append(b []byte) {
 	s.Ends = append(s.Ends, uint32(len(s.Text)))
 }
 
+// take adds id i of another list.
+func (s *IDs) take(from *IDs, i int) {
+	if from.Ends == nil {
+		s.Ints = append(s.Ints, from.Ints[i])
+		return
+	}
+	s.Append(from.At(i))
+}
+
 // Reset empties the list and keeps its memory.
 func (s *IDs) Reset() { s.Ints, s.Text, s.Ends = s.Ints[:0], s.Text[:0], s.Ends[:0] }
 
@@ -248,6 +257,39 @@ type EdgeBatch struct {
 
 // Len returns the number of edges.
 func (b *EdgeBatch) Len() int { return b.Src.Len() }
+
+// Without is b without the edges that drop says so of, in order: b itself where it does of none, else what room has place for. Relations have no names.
+func (b *EdgeBatch) Without(room *EdgeBatch, drop func(i int) bool) *EdgeBatch {
+	n, first := b.Len(), 0
+	for first < n && !drop(first) {
+		first++
+	}
+	if first == n {
+		return b
+	}
+	room.Src.Reset()
+	room.Dst.Reset()
+	room.Relations, room.At = room.Relations[:0], b.At
+	room.At.Lines = nil
+	room.Columns = slices.Grow(room.Columns[:0], len(b.Columns))[:len(b.Columns)]
+	for k := range room.Columns {
+		room.Columns[k] = room.Columns[k][:0]
+	}
+	for i := range n {
+		if i == first || i > first && drop(i) {
+			continue
+		}
+		room.Src.take(&b.Src, i)
+		room.Dst.take(&b.Dst, i)
+		room.Relations = append(room.Relations, b.Relations[i])
+		room.At.Lines = append(room.At.Lines, b.At.Number(i))
+		for k, c := range b.Columns {
+			size := len(c) / n
+			room.Columns[k] = append(room.Columns[k], c[i*size:(i+1)*size]...)
+		}
+	}
+	return room
+}
 
 // Position says where item 0 of a batch stands in the input, for messages.
 type Position struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -41,9 +40,6 @@ type appendOptions struct {
 func (o *appendOptions) relabels() bool {
 	return o.features == "" && (len(o.input.nodes) > 0 || o.split != "" || o.byTime != "")
 }
-
-// newShare is the share of the nodes that edges name which may be new unasked.
-const newShare = .5
 
 // Values of --new-nodes.
 const (
@@ -184,7 +180,7 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	bar := ingestProgress{e: e}
 	ao := grow.Options{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Missing: in.Missing, Normalize: o.scaled, Note: in.Note, DryRun: o.dryRun, Progress: bar.tell}
 	if o.newNodes == newFew {
-		ao.NewShare = newShare
+		ao.NewShare = grow.FewNew
 	}
 	switch {
 	case o.update:
@@ -285,20 +281,22 @@ func (o *appendOptions) open(ctx context.Context, dir string, args []string, fo 
 		}
 	}()
 	if o.features == "" && (len(args) == 2 || len(o.input.nodes) > 0) {
-		if err := like(ctx, dir, fo); err != nil {
-			return nil, nil, err
-		}
-		closing = append(closing, fo.Store.Close)
-	}
-	fo.Keyless = database.Keyless(o.keyless)
-	if len(args) == 2 && formats.IsAddress(args[1]) {
-		base := filepath.Clean(dir) + ".stdin"
-		fo.Input = formats.PublicAddress(args[1])
-		path, err := formats.SpoolDatabase(ctx, nil, base, args[1], false)
+		s, err := store.Open(dir, store.Options{})
 		if err != nil {
 			return nil, nil, err
 		}
-		closing = append(closing, func() error { return formats.RemoveSpool(nil, base) })
+		closing = append(closing, s.Close)
+		if err := fo.LikeStore(ctx, s); err != nil {
+			return nil, nil, err
+		}
+	}
+	fo.Keyless = database.Keyless(o.keyless)
+	if len(args) == 2 {
+		path, remove, err := fo.Beside(ctx, dir, args[1])
+		if err != nil {
+			return nil, nil, err
+		}
+		closing = append(closing, remove)
 		args = []string{dir, path}
 	}
 	src, err = o.source(args, *fo)
@@ -357,18 +355,6 @@ func noneNew(e *command.Env, dir string, none error) error {
 		fmt.Fprintf(e.Stdout, "%s: version %d stays: %v\n", dir, m.Version, none)
 	}
 	return s.Close()
-}
-
-// like makes input be read as the store's: its ids, types and columns. The store stays open.
-func like(ctx context.Context, dir string, fo *formats.Options) error {
-	s, err := store.Open(dir, store.Options{})
-	if err != nil {
-		return err
-	}
-	if err := fo.LikeStore(ctx, s); err != nil {
-		return errors.Join(err, s.Close())
-	}
-	return nil
 }
 
 // tellRelabelled says which nodes got labels and parts of a split.

@@ -187,7 +187,7 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 		f.StringVar(&o.quotes, "quotes", "auto", "whether fields may be in double quotes: auto (not if tabs or blanks separate them), yes, no")
 		f.StringVar(&o.ids, "ids", "auto", "ids of nodes in an edge list: auto, dense (from 0, without large gaps), integers, strings")
 		f.StringVar(&o.badLines, "bad-lines", "fail", "what to do with malformed lines of an edge list: fail, or skip=N of them at most")
-		f.StringVar(&o.schema, "schema", "", "file with the schema of a database, as --dry-run writes it (default: what INPUT says of itself, or what names and values suggest)")
+		f.StringVar(&o.schema, "schema", "", "file with the schema of a database, as --dry-run writes it (default: of append the store's, else what INPUT says of itself, or what names and values suggest)")
 		f.StringVar(&o.dangling, "dangling", "", "what to do with references of a database to rows that are not there: drop them, error, or node (make nodes of what they name) (default: drop)")
 		f.BoolVar(&o.allowOutside, "allow-outside", false, "read files outside the folder of a GraphBolt metadata.yaml that names them")
 	})
@@ -425,7 +425,7 @@ func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir s
 		if s, err := store.Open(dir, store.Options{}); err == nil { // known before hours of spooling
 			return nil, errors.Join(fmt.Errorf("%s: %w", dir, store.ErrExists), s.Close())
 		}
-		base := filepath.Clean(dir) + ".stdin"
+		base := formats.StreamBase(dir)
 		from := e.Stdin
 		if stream {
 			from = &formats.Stream{Path: input}

@@ -109,7 +109,7 @@ states below its last layer, or the embeddings of link prediction.`,
 	fs.StringVar(&o.only, "only", onlyAuto, "which nodes to predict where none is named: auto (those of the type that has labels), all, unlabelled (of these, those without a label), or the name of a node type")
 	fs.StringVar(&o.at, "at", "", "targets of rows: as of when to predict, a date such as 2026-11-01; nothing later is read (default: each row's own time in --entities)")
 	fs.StringVar(&o.rows, "entities", "", "targets of rows: table (CSV, TSV, Parquet) with the keys of the rows to predict, and times unless --at says them")
-	fs.IntVar(&o.top, "top", 10, "how many answers to give to each question")
+	fs.IntVar(&o.top, "top", 10, "how many answers to give to each question (recommendations: by default as many as the task says)")
 	fs.StringVar(&o.filter, "filter", filterNone, "which links to leave out: none, or known (those of the graph and its edge lists; of recommendations, rows that the entity has to do with already)")
 	fs.StringVar(&o.nearest, "nearest", "", "list the most similar nodes instead, by cosine or dot")
 	models.CheckpointFlag(fs, &o.checkpoint)

@@ -96,7 +96,7 @@ def ingest(
         beside = ", ".join(k for k, v in {**given, "nodes": nodes}.items() if v is not None)
         if beside:
             raise errors.InvalidError(f"{beside} beside {os.fspath(edges)!r}, a path: expected all of the graph there, or arrays")
-        return _made(path, {**options, **file_options(edges, format, schema, dangling)}, [])
+        return _made(path, {**options, **_file_options(edges, format, schema, dangling)}, [])
     if format or schema is not None or dangling:
         raise errors.InvalidError("format, schema and dangling are for files: expected the path of an input as edges")
     if _stream.is_stream(edges) or _stream.is_stream(nodes):
@@ -172,7 +172,7 @@ def ingest(
     return _made(path, options, g.arrays)
 
 
-def file_options(input: Union[str, os.PathLike], format: str, schema: Union[None, str, os.PathLike], dangling: str) -> Dict[str, Any]:
+def _file_options(input: Union[str, os.PathLike], format: str, schema: Union[None, str, os.PathLike], dangling: str) -> Dict[str, Any]:
     """What names an input of files."""
     return {"file": os.fspath(input), "format": format, "schema": os.fspath(schema) if schema is not None else "", "dangling": dangling}
 
@@ -207,7 +207,7 @@ def append(
     if keyless not in ("", "later", "all", "rest"):
         raise errors.InvalidError(f"keyless {keyless!r}: expected 'later', 'all' or 'rest'")
     request = {
-        "path": os.fspath(path), **file_options(input, format, schema, dangling), "keyless": keyless, "change": change, "missing": missing,
+        "path": os.fspath(path), **_file_options(input, format, schema, dangling), "keyless": keyless, "change": change, "missing": missing,
         "new_nodes": new_nodes == "ok", "keep_versions": keep_versions, "memory_bytes": sizes.parse(mem), "threads": threads, "note": note,
     }  # fmt: skip
     for line in _called("append", request, [])["notes"] or []:

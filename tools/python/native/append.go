@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -22,23 +21,9 @@ type fileRequest struct {
 	Keyless  string `json:"keyless"`
 }
 
-// open copies the database at an address beside the store, and returns where the input is then. done takes the copy away.
-func (q *fileRequest) open(ctx context.Context, store string) (file string, done func() error, err error) {
-	if !formats.IsAddress(q.File) {
-		return q.File, func() error { return nil }, nil
-	}
-	base := filepath.Clean(store) + ".stdin"
-	file, err = formats.SpoolDatabase(ctx, nil, base, q.File, false)
-	return file, func() error { return formats.RemoveSpool(nil, base) }, err
-}
-
 // options say how the input is read.
 func (q *fileRequest) options() formats.Options {
-	o := formats.Options{Format: q.Format, Schema: q.Schema, Dangling: ingest.Dangling(q.Dangling), Keyless: database.Keyless(q.Keyless)}
-	if formats.IsAddress(q.File) {
-		o.Input = formats.PublicAddress(q.File)
-	}
-	return o
+	return formats.Options{Format: q.Format, Schema: q.Schema, Dangling: ingest.Dangling(q.Dangling), Keyless: database.Keyless(q.Keyless)}
 }
 
 // appendRequest says what is added to a store.
@@ -55,16 +40,14 @@ type appendRequest struct {
 	Note         string `json:"note"`
 }
 
-// newShare is the share of the nodes that edges name which may be new unasked.
-const newShare = .5
-
 // appendFiles adds what is in files, or a database's new rows, to a store.
 func appendFiles(ctx context.Context, c *call) (err error) {
 	var q appendRequest
 	if err := c.decode(&q); err != nil {
 		return err
 	}
-	file, done, err := q.open(ctx, q.Path)
+	fo := q.options()
+	file, done, err := fo.Beside(ctx, q.Path, q.File)
 	if err != nil {
 		return err
 	}
@@ -74,7 +57,6 @@ func appendFiles(ctx context.Context, c *call) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	fo := q.options()
 	if err := fo.LikeStore(ctx, s); err != nil {
 		return err
 	}
@@ -88,7 +70,7 @@ func appendFiles(ctx context.Context, c *call) (err error) {
 	defer func() { err = errors.Join(err, src.Close()) }()
 	o := grow.Options{MemoryBytes: q.MemoryBytes, Threads: q.Threads, KeepVersions: q.KeepVersions, Missing: ingest.Missing(q.Missing), Change: grow.Change(q.Change), Note: q.Note}
 	if !q.NewNodes {
-		o.NewShare = newShare
+		o.NewShare = grow.FewNew
 	}
 	if q.Change != "" && src.Describe().Schema != "" {
 		return fmt.Errorf("%w: rows of a database that the store has stay as they are there: ingest it anew", store.ErrInvalid)

@@ -72,14 +72,15 @@ func ingestGraph(ctx context.Context, c *call) (err error) {
 	if err := c.decode(&q); err != nil {
 		return err
 	}
-	file, done, err := q.open(ctx, q.Path)
+	fo := q.options()
+	file, done, err := fo.Beside(ctx, q.Path, q.File)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	src := ingest.Source(nil)
 	if file != "" {
-		src, err = formats.Open(file, q.options())
+		src, err = formats.Open(file, fo)
 	} else {
 		src, err = q.source(c.arrays)
 	}
