@@ -160,11 +160,8 @@ func (f *fixture) categories(ids []uint32) gpu.Tensor {
 	return t
 }
 
-// step returns the mean loss; with backward it also sets the gradients.
-func (f *fixture) step(backward bool) float64 {
-	f.t.Helper()
-	a := gpu.NewArena(f.dev)
-	defer func() { _ = a.Close() }()
+// graphs are the mini-batch's, in a.
+func (f *fixture) graphs(a *gpu.Arena) []gpu.Graph {
 	var graphs []gpu.Graph
 	for l, e := range f.edges {
 		if l == 0 && len(f.model.Layers()) > len(f.edges) { // of the input layer
@@ -182,6 +179,15 @@ func (f *fixture) step(backward bool) float64 {
 			f.groupers[l].Group(f.q, a, &graphs[len(graphs)-1], e[0], e[1], f.relations[l])
 		}
 	}
+	return graphs
+}
+
+// step returns the mean loss; with backward it also sets the gradients.
+func (f *fixture) step(backward bool) float64 {
+	f.t.Helper()
+	a := gpu.NewArena(f.dev)
+	defer func() { _ = a.Close() }()
+	graphs := f.graphs(a)
 	f.choices = f.model.ChooseOrders(graphs, 4)
 	p := &nn.Pass{Queue: f.q, Arena: a, Train: true, DropoutSeed: 5, Histories: f.histories}
 	logits := f.model.Forward(p, graphs, nn.Input{Tables: append([]gpu.Tensor{f.table}, f.ids...), Index: f.index, Types: f.types})

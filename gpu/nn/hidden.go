@@ -140,7 +140,7 @@ func (h *hidden) normalize(p *Pass, x gpu.Tensor) gpu.Tensor {
 	}
 	h.xhat, h.rstd = x, p.Arena.Matrix(q, 1, x.Cols)
 	q.BatchNorm(gpu.BatchNormOptions{Gamma: h.gamma.Value, Beta: h.beta.Value, Mean: h.mean.Value, Variance: h.spread.Value,
-		Epsilon: normEpsilon, Momentum: batchNormMomentum, Inference: !p.Train}, x, x, y, h.rstd)
+		Epsilon: normEpsilon, Momentum: batchNormMomentum, Inference: !p.Train || p.Still}, x, x, y, h.rstd)
 	return y
 }
 
@@ -161,19 +161,38 @@ func (h *hidden) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 		}
 	}
 	if h.gamma != nil {
-		q.Fill(h.gamma.Grad, 0)
-		q.Fill(h.beta.Grad, 0)
-		if h.norm == LayerNorm {
-			q.LayerNormBackward(h.gamma.Value, h.xhat, h.rstd, dOut, h.gamma.Grad, h.beta.Grad)
-		} else {
-			q.BatchNormBackward(h.gamma.Value, h.xhat, h.rstd, dOut, h.gamma.Grad, h.beta.Grad)
-		}
+		h.normBackward(p, dOut)
 	}
 	dIn := h.Layer.Backward(p, dOut, needInput)
 	if h.residual && needInput && q.Err() == nil {
 		q.Axpy(1, through, dIn.Head(through.Rows))
 	}
 	return dIn
+}
+
+// normBackward turns the gradient of the norm's output into that of its input, in place, and sets those of its parameters, but of a batch
+// norm that stands still.
+func (h *hidden) normBackward(p *Pass, d gpu.Tensor) {
+	q := p.Queue
+	switch {
+	case h.norm == LayerNorm:
+		q.Fill(h.gamma.Grad, 0)
+		q.Fill(h.beta.Grad, 0)
+		q.LayerNormBackward(h.gamma.Value, h.xhat, h.rstd, d, h.gamma.Grad, h.beta.Grad)
+	case p.Still:
+		by, rows := p.Arena.Matrix(q, 1, d.Cols), p.Arena.Matrix(q, d.Rows, d.Cols)
+		if q.Err() != nil {
+			return
+		}
+		q.Copy(by, h.gamma.Value)
+		q.Mul(by, h.rstd)
+		q.Gather(rows, by, p.Arena.Uint32s(q, make([]uint32, d.Rows)))
+		q.Mul(d, rows)
+	default:
+		q.Fill(h.gamma.Grad, 0)
+		q.Fill(h.beta.Grad, 0)
+		q.BatchNormBackward(h.gamma.Value, h.xhat, h.rstd, d, h.gamma.Grad, h.beta.Grad)
+	}
 }
 
 // AccumulatorDim implements [Streamer].

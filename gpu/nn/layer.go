@@ -14,6 +14,9 @@ type Pass struct {
 	Arena *gpu.Arena
 	// Train turns dropout on and makes layers keep what Backward needs.
 	Train bool
+	// Still keeps batch norms at their running statistics, and backward passes take these as constants: gradients are those of what a
+	// trained model says.
+	Still bool
 	// DropoutSeed keys this mini-batch's masks: a function of the run's seed,
 	// the epoch, the step and the batch.
 	DropoutSeed uint64

@@ -395,18 +395,22 @@ func (m *Model) backward(p *Pass, dLogits gpu.Tensor, input bool) gpu.Tensor {
 		jumps = m.jump.backward(p, dLogits)
 	}
 	for i := len(m.layers) - 1; i >= 0 && q.Err() == nil; i-- {
-		switch {
-		case jumps == nil:
-		case i == len(m.layers)-1:
-			d = p.Arena.Matrix(q, jumps[i].Rows, jumps[i].Cols)
-			q.Copy(d, jumps[i])
-		default:
-			part := p.Arena.Matrix(q, jumps[i].Rows, jumps[i].Cols)
-			q.Copy(part, jumps[i])
-			q.Axpy(1, part, d.Head(part.Rows))
+		if jumps != nil {
+			d = m.jumped(p, jumps[i], d, i == len(m.layers)-1)
 		}
 		d = m.layers[i].Backward(p, d, i > 0 || input)
 	}
+	return d
+}
+
+// jumped adds to the gradient d of a layer's states what jumping has of the seeds' states, or is it of the last layer.
+func (m *Model) jumped(p *Pass, jump, d gpu.Tensor, last bool) gpu.Tensor {
+	part := p.Arena.Matrix(p.Queue, jump.Rows, jump.Cols)
+	p.Queue.Copy(part, jump)
+	if last {
+		return part
+	}
+	p.Queue.Axpy(1, part, d.Head(part.Rows))
 	return d
 }
 

@@ -58,7 +58,7 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 	if err := model.Params().Load(ctx, q, c.Params); err != nil {
 		return nil, err
 	}
-	vectors, done, err := c.vectors(ctx, st)
+	vectors, done, err := c.Vectors(ctx, st)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +108,8 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 	return &Evaluation{Evaluator: e, Metrics: metrics}, nil
 }
 
-// vectors are the learned vectors of the model that lie in a table of st, until done; nil without.
-func (c *Checkpoint) vectors(ctx context.Context, st *store.Store) (_ *eval.Vectors, done func() error, err error) {
+// Vectors are the learned vectors of the model that lie in a table of st, until done; nil without.
+func (c *Checkpoint) Vectors(ctx context.Context, st *store.Store) (_ *eval.Vectors, done func() error, err error) {
 	if c.VectorTable == nil {
 		return nil, func() error { return nil }, nil
 	}
@@ -124,6 +124,14 @@ func (c *Checkpoint) vectors(ctx context.Context, st *store.Store) (_ *eval.Vect
 	v, rows := cfg.EvalVectors(), table.NewReader(t)
 	v.Read = rows.Read
 	return v, func() error { return errors.Join(rows.Close(), t.Close()) }, nil
+}
+
+// Check refuses a store of which the model can say nothing.
+func (c *Checkpoint) Check(m *store.Manifest) error {
+	if err := c.checkLabels(m, false); err != nil {
+		return err
+	}
+	return c.checkFeatures(m)
 }
 
 // checkLabels refuses a store whose labels are of another kind, which need not have any to predict them for.

@@ -31,6 +31,9 @@ func (p *prediction) nodes(ctx context.Context) (err error) {
 		return err
 	}
 	p.which = which
+	if p.explain != "" && (temporal.IsFile(path) || targets.IsFile(path)) {
+		return command.Usagef("--explain is for models of nodes' classes and numbers (gstore train), which %s is not", path)
+	}
 	if temporal.IsFile(path) {
 		return p.moments(ctx, path)
 	}
@@ -40,8 +43,8 @@ func (p *prediction) nodes(ctx context.Context) (err error) {
 	if p.at != "" || p.rows != "" {
 		return command.Usagef("--at and --entities are for models of targets of rows (gstore train --targets), which %s is not", path)
 	}
-	if p.nearest == "" && slices.Contains(p.changed, "top") {
-		return command.Usagef("--top is for links and with --nearest; every node has all its probabilities")
+	if p.nearest == "" && p.explain == "" && slices.Contains(p.changed, "top") {
+		return command.Usagef("--top is for links and with --nearest and --explain; every node has all its probabilities")
 	}
 	cp, err := models.Load(p.env, p.st.Manifest(), path)
 	if err != nil {
@@ -59,6 +62,9 @@ func (p *prediction) nodes(ctx context.Context) (err error) {
 		return err
 	}
 	defer names.Close()
+	if p.explain != "" {
+		return p.why(ctx, cp, q, names)
+	}
 	if p.nearest != "" {
 		least, err := eval.SimilarBytes(p.st, cp.Model.StateDim(), p.top)
 		if err != nil {

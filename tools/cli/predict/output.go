@@ -25,6 +25,7 @@ const (
 	formatTSV     = "tsv"
 	formatJSON    = "json"
 	formatParquet = "parquet"
+	formatSVG     = "svg" // a picture, of --explain
 )
 
 // formatOf is the format that a file's name says.
@@ -38,6 +39,8 @@ func formatOf(path string) string {
 		return formatJSON
 	case ".parquet":
 		return formatParquet
+	case ".svg":
+		return formatSVG
 	}
 	return formatTable
 }

@@ -39,6 +39,7 @@ type options struct {
 	top        int
 	filter     string
 	nearest    string
+	explain    string
 	checkpoint string
 	table      string
 	out        string
@@ -83,8 +84,13 @@ recommendation lists the --top best rows for each, with --filter known only new 
 
 --nearest lists the --top nodes that are most similar to each named node: by the angle
 between their vectors (cosine), or by their product (dot). The vectors are a model's
-states below its last layer, or the embeddings of link prediction.`,
+states below its last layer, or the embeddings of link prediction.
+
+--explain says why: which features, of a named node and its neighbourhood, and which
+edges moved what the model says of it, and by how much. The shares add up
+(integrated gradients). --out why.svg draws it.`,
 		Example: "  gstore predict cora.gstore 12 15                             # of two nodes\n" +
+			"  gstore predict cora.gstore 12 --explain                       # and why\n" +
 			"  gstore predict papers.gstore --mem 8GiB --out classes.parquet # of all\n" +
 			"  gstore predict kg.gstore paris capital_of '?' --top 3\n" +
 			"  gstore predict kg.gstore --input questions.tsv --filter known --out answers.csv\n" +
@@ -112,10 +118,12 @@ states below its last layer, or the embeddings of link prediction.`,
 	fs.IntVar(&o.top, "top", 10, "how many answers to give to each question (recommendations: by default as many as the task says)")
 	fs.StringVar(&o.filter, "filter", filterNone, "which links to leave out: none, or known (those of the graph and its edge lists; of recommendations, rows that the entity has to do with already)")
 	fs.StringVar(&o.nearest, "nearest", "", "list the most similar nodes instead, by cosine or dot")
+	fs.StringVar(&o.explain, "explain", "", "say which features and edges moved what the model says of each named node; =CLASS asks about that class or label instead of the predicted one")
+	fs.Lookup("explain").NoOptDefVal = explainSaid
 	models.CheckpointFlag(fs, &o.checkpoint)
 	fs.StringVar(&o.table, "table", "", "link prediction: the table of embeddings (default: the only one, or embeddings)")
 	fs.StringVar(&o.out, "out", "", "file to write (default: standard output)")
-	fs.StringVar(&o.format, "format", "", "table, csv, tsv, json (one object to a line) or parquet (default: by the name of --out, else table)")
+	fs.StringVar(&o.format, "format", "", "table, csv, tsv, json (one object to a line), parquet, or of --explain svg (default: by the name of --out, else table)")
 	fs.Uint64Var(&o.version, "version", 0, "version of the store (0 = the newest)")
 	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: three quarters of what the machine, or the cgroup, has, unless the graph is small)")
 	fs.StringVar(&o.device, "device", "auto", device.Names)
@@ -123,7 +131,7 @@ states below its last layer, or the embeddings of link prediction.`,
 	fs.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	command.ScratchFlag(fs, &o.scratch)
 	command.ConfigFlag(fs, &o.config)
-	for name, group := range map[string]string{"input": "data", "only": "data", "at": "data", "entities": "data", "version": "data", "checkpoint": "model", "table": "model", "top": "answers", "filter": "answers", "nearest": "answers",
+	for name, group := range map[string]string{"input": "data", "only": "data", "at": "data", "entities": "data", "version": "data", "checkpoint": "model", "table": "model", "top": "answers", "filter": "answers", "nearest": "answers", "explain": "answers",
 		"out": "input and output", "format": "input and output", "config": "input and output", "device": "input and output", "device-mem": "input and output,expert", "threads": "input and output", "mem": "out of core", "scratch": "out of core"} {
 		command.Group(fs.Lookup(name), group)
 	}
@@ -142,6 +150,10 @@ func (o *options) validate() error {
 		return command.Usagef("--filter %s: expected none or known", o.filter)
 	case o.nearest != "" && o.nearest != eval.Cosine && o.nearest != eval.Dot:
 		return command.Usagef("--nearest %s: expected cosine or dot", o.nearest)
+	case o.explain != "" && o.nearest != "":
+		return command.Usagef("--explain is for what a model says of a node, --nearest asks for similar nodes")
+	case o.explain != "" && len(o.args) == 0 && o.input == "":
+		return command.Usagef("--explain: name the nodes behind the store, or in --input")
 	case o.nearest != "" && o.filter != filterNone:
 		return command.Usagef("--filter is for links, --nearest asks for similar nodes")
 	case o.only != onlyAuto && (len(o.args) > 0 || o.input != "" || o.nearest != ""):
@@ -161,6 +173,9 @@ func (o *options) run(ctx context.Context, e *command.Env, dir string) (err erro
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	link := st.Manifest().Task() == store.TaskLink
+	if link && o.explain != "" {
+		return command.Usagef("--explain is for node classification; the store's task is link prediction")
+	}
 	for _, name := range o.changed {
 		switch {
 		case !link && name == "table":
@@ -218,7 +233,7 @@ func (p *prediction) finish(rows int64) {
 
 // formats lists the values of --format.
 func formats() []string {
-	return []string{formatTable, formatCSV, formatTSV, formatJSON, formatParquet}
+	return []string{formatTable, formatCSV, formatTSV, formatJSON, formatParquet, formatSVG}
 }
 
 // checkFormat finds the format.
@@ -230,6 +245,10 @@ func (o *options) checkFormat() error {
 		o.format = formatOf(o.out)
 	}
 	switch {
+	case o.format == formatSVG && o.explain == "":
+		return command.Usagef("--format svg is a picture of why: it is for --explain")
+	case o.format == formatSVG && o.out == "":
+		return command.Usagef("--format svg: name a file with --out")
 	case !slices.Contains(formats(), o.format):
 		return command.Usagef("--format %s: expected one of %v", o.format, formats())
 	case o.format == formatParquet && o.out == "":
