@@ -222,5 +222,8 @@ func (r *run) predict(run func(args ...string) (*Outcome, error)) error {
 	if err == nil && strings.Contains(o.Stdout, "NaN") {
 		err = errors.New("an answer is not a number")
 	}
-	return r.checked("predict", o.Args, err)
+	if err = r.checked("predict", o.Args, err); err != nil || r.c.Task() != "node" {
+		return err
+	}
+	return r.explain(run, list[0])
 }
