@@ -44,11 +44,13 @@ type outcome struct {
 type pkg struct {
 	ImportPath, Dir, Name string
 	GoFiles               []string
+
+	TestGoFiles, XTestGoFiles []string
 }
 
 // measure tests every sampled mutant by its package's own tests.
 func measure(ctx context.Context, o options) ([]outcome, error) {
-	list, err := command(ctx, o.Dir, append([]string{"list", "-json=ImportPath,Dir,Name,GoFiles"}, o.Packages...)...).Output()
+	list, err := command(ctx, o.Dir, append([]string{"list", "-json=ImportPath,Dir,Name,GoFiles,TestGoFiles,XTestGoFiles"}, o.Packages...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list %v: %w", o.Packages, stderr(err))
 	}
@@ -64,6 +66,10 @@ func measure(ctx context.Context, o options) ([]outcome, error) {
 			break
 		} else if err != nil {
 			return nil, err
+		}
+		if len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 {
+			fmt.Fprintf(o.Log, "left out: %s, which has no tests of its own\n", p.ImportPath)
+			continue
 		}
 		pkgs = append(pkgs, p)
 		for _, name := range p.GoFiles {
