@@ -45,6 +45,7 @@ type Options struct {
 	Relation int
 
 	Confusion   bool // count labels against predictions
+	Calibration bool // compare probabilities with how often they are right; not of numbers
 	AUC         bool // compute Metrics.AUC and AveragePrecision: 4 bytes a node of the splits and class, in a file if need be, and [AUCBytes] beside MemoryBytes
 	Predictions bool // keep each node's class and its probability: 8 bytes a node, in a file if need be
 	Embeddings  bool // keep each node's state below the last product, likewise
@@ -65,6 +66,8 @@ type Metrics struct {
 	Numbers   *NumberMetrics `json:"-"` // of a model of numbers, whose accuracy is 0; nil without nodes
 	Labels    *LabelMetrics  `json:"-"` // of a model of several labels a node, likewise
 	Confusion *Confusion     `json:"-"` // nil if not asked for, and of numbers and several labels
+	// Calibration is nil if not asked for, and of numbers.
+	Calibration *Calibration `json:"-"`
 	// AUC is the area under the ROC curve, see Options; NaN if not asked for or not
 	// defined. Two classes: of the second. More, and of several labels a node: the mean over them, each against the rest.
 	AUC float64 `json:"-"`
@@ -185,6 +188,7 @@ func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) 
 	if o.Model.Numbers != nil || o.Model.MultiLabel { // which has no classes
 		o.Confusion, o.Predictions = false, false
 		o.AUC = o.AUC && o.Model.MultiLabel
+		o.Calibration = o.Calibration && o.Model.MultiLabel
 	}
 	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), made: gpu.NewArena(dev), maxDim: maxDim, confusion: o.Confusion,
 		edges: edgeBuilder{src: src, undirected: m.Schema.Undirected, parts: m.Partitions}}

@@ -52,6 +52,7 @@ type LabelMetrics struct {
 	MicroF1 float64 // the harmonic mean of precision and recall over all pairs of a node and a label
 	MacroF1 float64 // the mean over labels of the same
 	Exact   float64 // the share of nodes all of whose labels are right
+	Counts  *LabelCounts
 }
 
 // Metrics are those of what was counted; nil without nodes.
@@ -59,7 +60,7 @@ func (c *LabelCounts) Metrics() *LabelMetrics {
 	if c.Nodes == 0 {
 		return nil
 	}
-	m := &LabelMetrics{Exact: float64(c.Exact) / float64(c.Nodes)}
+	m := &LabelMetrics{Exact: float64(c.Exact) / float64(c.Nodes), Counts: c}
 	var hits, misses int64
 	for j, right := range c.Right {
 		off := c.Wrong[j] + c.Missed[j]

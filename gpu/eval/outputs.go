@@ -46,6 +46,9 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model, few bo
 		if r.confusion {
 			r.metrics[i].Confusion = newConfusion(c.Out)
 		}
+		if r.o.Calibration {
+			r.metrics[i].Calibration = new(Calibration)
+		}
 	}
 	if !r.o.AUC || len(r.splits) == 0 {
 		return nil
@@ -99,7 +102,7 @@ type chunkValues struct {
 // keep takes what was asked for from a chunk of logits; see score.
 func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int, first uint64) error {
 	tables := r.embeddings != nil && (r.jumps || r.in == nil)
-	if !tables && !r.confusion && !r.o.AUC && !r.o.Predictions && !r.o.Probabilities {
+	if !tables && !r.confusion && !r.o.Calibration && !r.o.AUC && !r.o.Predictions && !r.o.Probabilities {
 		return nil
 	}
 	q, n := r.queue, logits.Rows
@@ -140,6 +143,7 @@ func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int
 			if l >= 0 && r.confusion {
 				r.metrics[i].Confusion.Counts[int(l)*logits.Cols+int(likeliest(b.logits[k*logits.Cols:(k+1)*logits.Cols]))]++
 			}
+			r.calibrate(i, b.logits[k*logits.Cols:(k+1)*logits.Cols], l)
 			r.masked = append(r.masked, l)
 		}
 		if r.o.AUC {

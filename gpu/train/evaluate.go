@@ -21,8 +21,8 @@ type EvaluateOptions struct {
 	// Held is what of MemoryBytes the caller takes, then or afterwards.
 	Held []budget.Holder
 
-	Confusion, AUC, Predictions, Probabilities, Embeddings bool // see [eval.Options]
-	Nodes                                                  []store.NodeID
+	Confusion, Calibration, AUC, Predictions, Probabilities, Embeddings bool // see [eval.Options]
+	Nodes                                                               []store.NodeID
 	// Permute, if not nil, has nodes exchange values of a feature; its source is the store.
 	Permute *eval.Permuted
 }
@@ -89,7 +89,7 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 			a.Hold("tiles", max(a.LeftBytes(), 0), true)
 		}
 		e, err := eval.New(src, dev, eval.Options{Features: c.Config.Features, EdgeFeatures: c.Config.EdgeFeatures, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model, Vectors: vectors,
-			Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Probabilities: o.Probabilities, Embeddings: o.Embeddings, Nodes: o.Nodes, Unlabelled: len(o.Splits) == 0}, max(c.Model.Hidden, c.Model.Out))
+			Confusion: o.Confusion, Calibration: o.Calibration, AUC: o.AUC, Predictions: o.Predictions, Probabilities: o.Probabilities, Embeddings: o.Embeddings, Nodes: o.Nodes, Unlabelled: len(o.Splits) == 0}, max(c.Model.Hidden, c.Model.Out))
 		return e, a, err
 	}
 	e, account, err := open(o.MemoryBytes)

@@ -33,17 +33,20 @@ type evalOptions struct {
 	splits     []string
 	auc        bool
 	confusion  string
+	byClass    bool
 	importance bool
-	out        string
-	write      []string
-	format     string
-	version    uint64
-	scratch    string
-	mem        command.Size
-	device     string
-	deviceMem  command.Size
-	threads    int
-	config     string
+	// calibration is the file for it.
+	calibration string
+	out         string
+	write       []string
+	format      string
+	version     uint64
+	scratch     string
+	mem         command.Size
+	device      string
+	deviceMem   command.Size
+	threads     int
+	config      string
 
 	against    string   // what they are ranked against
 	targets    string   // folder of a training table
@@ -80,7 +83,8 @@ func NewEval(e *command.Env) *cobra.Command {
 layer over the whole graph, streamed from the store inside --mem, and of each
 split accuracy, macro and micro F1, the area under the ROC curve and the average precision: of two
 classes that of the second, of more the mean over classes of each against the
-rest. All are exact.
+rest. All are exact. ECE is the expected calibration error: by how much the probability of the
+predicted class is off in the mean. --by-class adds precision, recall and F1 of each class.
 
 --checkpoint takes models of PyTorch too, which Python's gstore.save_model wrote.
 
@@ -119,6 +123,8 @@ raw: exactly, with embeddings streamed from the store's table inside --mem.`,
 		fs.StringVar(&o.targets, "targets", "", "targets of rows: folder of the training table to score (default: the one that the model was trained on, as it is now)")
 		fs.BoolVar(&o.auc, "auc", true, "compute the area under the ROC curve and the average precision: 16 bytes of memory a node of the largest split, and a temporary file of 4 a node and class if need be")
 		fs.StringVar(&o.confusion, "confusion", "", "CSV file for the confusion matrix: a line for each split, label and predicted class that occurs; - for standard output")
+		fs.BoolVar(&o.byClass, "by-class", false, "tell precision, recall and F1 of each class or label")
+		fs.StringVar(&o.calibration, "calibration", "", "CSV file for a reliability table: predictions by their probability in 15 parts, and the share of them that is right; - for standard output")
 		fs.BoolVar(&o.importance, "importance", false, "measure what the model loses where nodes have each other's values of a feature, of each feature: three evaluations each")
 		fs.StringVar(&o.out, "out", "", "new folder for what --write names")
 		fs.StringSliceVar(&o.write, "write", []string{writePredictions}, "of every node: "+strings.Join(evalWrites(), ", "))
@@ -220,6 +226,9 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	if temporal.IsFile(path) && o.importance {
 		return command.Usagef("--importance is of features of nodes, which models of edges at moments do not read")
 	}
+	if temporal.IsFile(path) && (o.byClass || o.calibration != "") {
+		return command.Usagef("--by-class and --calibration are for classes, and %s says where edges lead", path)
+	}
 	if temporal.IsFile(path) {
 		return evalTemporal(ctx, e, st, path, which, o)
 	}
@@ -228,10 +237,11 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 		return err
 	}
 	switch {
-	case o.confusion == "":
-	case cp.Model.Numbers != nil:
+	case cp.Model.Numbers != nil && o.confusion != "":
 		return command.Usagef("--confusion is for classes, and the labels that %s was fitted to are numbers", path)
-	case cp.Model.MultiLabel:
+	case cp.Model.Numbers != nil && (o.byClass || o.calibration != ""):
+		return command.Usagef("--by-class and --calibration are for classes, and the labels that %s was fitted to are numbers", path)
+	case cp.Model.MultiLabel && o.confusion != "":
 		return command.Usagef("--confusion is for classes, and nodes have several of the labels that %s was fitted to", path)
 	}
 	start := time.Now()
@@ -244,7 +254,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	done := e.Working("computing all nodes' states")
 	r, err := command.Within(e, unasked, (*int64)(&o.mem), func() (*train.Evaluation, error) {
 		return cp.Evaluate(ctx, st, dev, train.EvaluateOptions{MemoryBytes: int64(o.mem), Splits: o.splits,
-			Confusion: true, AUC: o.auc, Predictions: wants(writePredictions), Probabilities: wants(writeProbabilities), Embeddings: wants(writeEmbeddings)})
+			Confusion: true, Calibration: true, AUC: o.auc, Predictions: wants(writePredictions), Probabilities: wants(writeProbabilities), Embeddings: wants(writeEmbeddings)})
 	})
 	done()
 	if err != nil {
@@ -254,6 +264,11 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	read := r.BytesRead()
 	if o.confusion != "" {
 		if err := o.writeConfusion(e, st.Manifest().Schema.ClassNames, r.Metrics); err != nil {
+			return err
+		}
+	}
+	if o.calibration != "" {
+		if err := o.writeCalibration(e, r.Metrics); err != nil {
 			return err
 		}
 	}
@@ -273,6 +288,13 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 		if e.JSON { // the summary comes last
 			told.tell(e)
 		}
+	}
+	names := cp.ClassNames
+	if names == nil {
+		names = st.Manifest().Schema.ClassNames
+	}
+	if o.byClass && e.JSON {
+		o.tellClasses(e, names, r.Metrics)
 	}
 	if e.JSON {
 		f := map[string]any{"model_file": path, "model": which, "seconds": time.Since(start).Seconds(), "cpu_seconds": usage.CPUSeconds(), "peak_rss_bytes": usage.PeakRSSBytes(), "bytes_read": read}
@@ -296,6 +318,9 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 			if !math.IsNaN(m.AUC) {
 				f[s+"_auc"] = m.AUC
 			}
+			if m.Calibration != nil {
+				f[s+"_calibration_error"] = m.Calibration.Error()
+			}
 			if !math.IsNaN(m.AveragePrecision) {
 				f[s+"_average_precision"] = m.AveragePrecision
 			}
@@ -306,17 +331,20 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	if cp.Model.Numbers != nil || cp.Model.MultiLabel {
 		if cp.Model.MultiLabel {
 			printLabels(e, o.splits, r.Metrics)
+			if o.byClass {
+				o.tellClasses(e, names, r.Metrics)
+			}
 		} else {
 			printNumbers(e, o.splits, r.Metrics)
 		}
 		o.end(e, told, start, path, which)
 		return nil
 	}
-	fmt.Fprintf(e.Stdout, "%-6s  %10s  %8s  %10s  %10s  %10s  %8s  %8s\n", "split", "nodes", "loss", "accuracy %", "macro F1 %", "micro F1 %", "ROC AUC", "avg prec")
+	fmt.Fprintf(e.Stdout, "%-6s  %10s  %8s  %10s  %10s  %10s  %8s  %8s  %6s\n", "split", "nodes", "loss", "accuracy %", "macro F1 %", "micro F1 %", "ROC AUC", "avg prec", "ECE %")
 	for i, s := range o.splits {
 		m := r.Metrics[i]
 		if m.Nodes == 0 {
-			fmt.Fprintf(e.Stdout, "%-6s  %10d  %8s  %10s  %10s  %10s  %8s  %8s\n", s, 0, "-", "-", "-", "-", "-", "-")
+			fmt.Fprintf(e.Stdout, "%-6s  %10d  %8s  %10s  %10s  %10s  %8s  %8s  %6s\n", s, 0, "-", "-", "-", "-", "-", "-", "-")
 			continue
 		}
 		macro, micro := m.Confusion.F1()
@@ -326,7 +354,11 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 			}
 			return fmt.Sprintf("%.4f", x)
 		}
-		fmt.Fprintf(e.Stdout, "%-6s  %10d  %8.4f  %10.2f  %10.2f  %10.2f  %8s  %8s\n", s, m.Nodes, m.Loss, 100*m.Accuracy, 100*macro, 100*micro, area(m.AUC), area(m.AveragePrecision))
+		fmt.Fprintf(e.Stdout, "%-6s  %10d  %8.4f  %10.2f  %10.2f  %10.2f  %8s  %8s  %6s\n", s, m.Nodes, m.Loss, 100*m.Accuracy, 100*macro, 100*micro, area(m.AUC), area(m.AveragePrecision),
+			calibrationError(&m))
+	}
+	if o.byClass {
+		o.tellClasses(e, names, r.Metrics)
 	}
 	o.end(e, told, start, path, which)
 	return nil

@@ -25,7 +25,7 @@ func f1Text(x *train.F1) string {
 
 // printLabels is the table of gstore eval for a model of several labels a node.
 func printLabels(e *command.Env, splits []string, ms []eval.Metrics) {
-	fmt.Fprintf(e.Stdout, "%-6s  %10s  %8s  %10s  %10s  %11s  %8s  %8s\n", "split", "nodes", "loss", "micro F1 %", "macro F1 %", "all right %", "ROC AUC", "avg prec")
+	fmt.Fprintf(e.Stdout, "%-6s  %10s  %8s  %10s  %10s  %11s  %8s  %8s  %6s\n", "split", "nodes", "loss", "micro F1 %", "macro F1 %", "all right %", "ROC AUC", "avg prec", "ECE %")
 	area := func(x float64) string {
 		if math.IsNaN(x) {
 			return "-"
@@ -36,10 +36,11 @@ func printLabels(e *command.Env, splits []string, ms []eval.Metrics) {
 		m := ms[i]
 		l := m.Labels
 		if l == nil {
-			fmt.Fprintf(e.Stdout, "%-6s  %10d  %8s  %10s  %10s  %11s  %8s  %8s\n", s, 0, "-", "-", "-", "-", "-", "-")
+			fmt.Fprintf(e.Stdout, "%-6s  %10d  %8s  %10s  %10s  %11s  %8s  %8s  %6s\n", s, 0, "-", "-", "-", "-", "-", "-", "-")
 			continue
 		}
-		fmt.Fprintf(e.Stdout, "%-6s  %10d  %8.4f  %10.2f  %10.2f  %11.2f  %8s  %8s\n", s, m.Nodes, m.Loss, 100*l.MicroF1, 100*l.MacroF1, 100*l.Exact, area(m.AUC), area(m.AveragePrecision))
+		fmt.Fprintf(e.Stdout, "%-6s  %10d  %8.4f  %10.2f  %10.2f  %11.2f  %8s  %8s  %6s\n", s, m.Nodes, m.Loss, 100*l.MicroF1, 100*l.MacroF1, 100*l.Exact, area(m.AUC), area(m.AveragePrecision),
+			calibrationError(&m))
 	}
 }
 
