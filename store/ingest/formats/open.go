@@ -174,6 +174,10 @@ func (o *Options) checkNamed(d *ingest.Description) error {
 			return ingest.Inputf(d.Input, "%s %s: no column is called so; there are %s", flag.name, want, table.Listed(names))
 		}
 	}
+	if len(o.Text.Label) > 0 && !slices.ContainsFunc(d.NodeColumns, func(c ingest.ColumnSpec) bool { return c.Role == store.RoleLabel }) {
+		return ingest.Inputf(d.Input, "--label %s is no column of nodes; where it is one of edges, ingest their file alone, or all tables as a database, --format database --label TABLE.COLUMN: each edge is a node then, which has the label",
+			strings.Join(o.Text.Label, ","))
+	}
 	return nil
 }
 
@@ -181,12 +185,24 @@ func (o *Options) checkNamed(d *ingest.Description) error {
 const databaseFormat = "database"
 
 func openDatabase(path string, o Options, draft bool) (*database.Source, error) {
-	if len(o.Text.Skip)+len(o.Text.Use)+len(o.Text.Label) > 0 {
-		return nil, fmt.Errorf("%w: --skip, --use and --label are for tables without a schema: in a database's (--dry-run writes it) the kind of a column says what becomes of it, such as skip", ingest.ErrOptions)
+	if len(o.Text.Skip)+len(o.Text.Use) > 0 {
+		return nil, fmt.Errorf("%w: --skip and --use are for tables without a schema: in a database's (--dry-run writes it) the kind of a column says what becomes of it, such as skip", ingest.ErrOptions)
 	}
+	if len(o.Text.Label) > 1 {
+		return nil, fmt.Errorf("%w: --label %s: one column of a database's is learned", ingest.ErrOptions, strings.Join(o.Text.Label, ","))
+	}
+	of := database.Options{Schema: o.Schema, Dangling: o.Dangling, Like: o.Store, Keyless: o.Keyless, Text: o.tableText(), Draft: draft}
+	if len(o.Text.Label) == 1 {
+		of.Label = o.Text.Label[0]
+	}
+	return database.Open(o.FS, path, of)
+}
+
+// tableText is how the text of a database's tables is read.
+func (o *Options) tableText() TextOptions {
 	text := o.Text
-	text.Like, text.LikeTypes = nil, nil
-	return database.Open(o.FS, path, database.Options{Schema: o.Schema, Dangling: o.Dangling, Like: o.Store, Keyless: o.Keyless, Text: text, Draft: draft})
+	text.Like, text.LikeTypes, text.Label = nil, nil, nil
+	return text
 }
 
 // Schema opens the database at path and returns what its tables are taken for, and what would become of their columns. Errors are those of Open.
@@ -254,7 +270,7 @@ func (o *Options) growsDatabase(path string) bool {
 		return false
 	}
 	info, err := o.FS.Stat(path)
-	return err == nil && info.IsDir()
+	return err == nil && (info.IsDir() || database.HasTable(o.Store.Manifest().DatabaseSchema(), o.FS, path))
 }
 
 // detect is the format of what is at path.
@@ -325,6 +341,9 @@ func openTriples(path string, o Options) (ingest.Source, error) {
 
 func openEdges(name string) func(string, Options) (ingest.Source, error) {
 	return func(path string, o Options) (ingest.Source, error) {
+		if src, err := labelledEdges(path, o); src != nil || err != nil {
+			return src, err
+		}
 		return tables.OpenEdges(o.FS, path, name, o.Text, o.Nodes, o.NodeColumns)
 	}
 }

@@ -74,6 +74,16 @@ func (s *Source) addColumns(r *rows) {
 	for _, k := range r.of(Vector) {
 		add(r.vector(k))
 	}
+	for _, k := range r.of(Label) {
+		if !slices.ContainsFunc(s.Desc.NodeColumns, func(c ingest.ColumnSpec) bool { return c.NodeType == r.name && c.Role == store.RoleFeature }) { // else rows would learn vectors of their own, by heart
+			add(r.present())
+		}
+		c, classes := r.label(k, s.in.o.Like)
+		if classes != nil {
+			s.Desc.ClassNames = classes
+		}
+		add(c)
+	}
 }
 
 // rowsOf streams a column.
@@ -102,6 +112,11 @@ func (r *rows) use(k int) string {
 	switch kind := r.kinds[k]; kind {
 	case Number:
 		return "number: feature " + r.name + numbersOf + missing
+	case Label:
+		if r.classes(k) {
+			return "label: classes " + table.Listed(r.values(k))
+		}
+		return "label"
 	case Date:
 		return "date: feature " + r.name + numbersOf + ", in days since 1970" + missing
 	case Boolean:
@@ -224,6 +239,49 @@ func (r *rows) marks() column {
 		return out, nil
 	}
 	return c
+}
+
+// present is a feature of a table that has no other: it is 1.
+func (r *rows) present() column {
+	return column{
+		spec: ingest.ColumnSpec{Name: r.name + marksOf, Elem: blocks.Float32, Dim: 1, Indicator: true, Elements: []string{"is there"}},
+		row:  func(out []byte, _ *table.Batch, _, _ int) ([]byte, error) { return appendFloat(out, 1), nil },
+	}
+}
+
+// classes reports whether a column of labels is text, which names classes.
+func (r *rows) classes(k int) bool { return surveyed(&r.cols[k]) && r.stats[k].words }
+
+// label is the column of labels: numbers, or the places of classes among their names; NaN where none is said.
+func (r *rows) label(k int, like *store.Store) (c column, classes []string) {
+	c = column{spec: ingest.ColumnSpec{Name: "label", Role: store.RoleLabel, Elem: blocks.Float64, Dim: 1, Elements: []string{r.cols[k].Name}}}
+	if !r.classes(k) {
+		c.want = []table.Want{{At: k, Elem: blocks.Float64}}
+		c.row = func(out []byte, b *table.Batch, first, i int) ([]byte, error) {
+			return append(out, b.Numbers[first][8*i:8*i+8]...), nil
+		}
+		return c, nil
+	}
+	if classes = r.values(k); like != nil {
+		classes = like.Manifest().Schema.ClassNames
+	}
+	places := map[string]float64{}
+	for i, v := range classes {
+		places[v] = float64(i)
+	}
+	c.want = []table.Want{{At: k}}
+	c.row = func(out []byte, b *table.Batch, first, i int) ([]byte, error) {
+		v := b.Text[first].At(i)
+		x, ok := places[string(v)]
+		switch {
+		case r.absent(v):
+			x = math.NaN()
+		case !ok:
+			return nil, fmt.Errorf("label %.40q, which none of the classes is called: %s", v, table.Listed(classes))
+		}
+		return binary.LittleEndian.AppendUint64(out, math.Float64bits(x)), nil
+	}
+	return c, classes
 }
 
 // values are those of a category: the column's in order, or the store's.

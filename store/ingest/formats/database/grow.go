@@ -72,7 +72,7 @@ func (s *Source) takeOver() error {
 
 // there reports whether the input has a table of the schema: rows are added from some of a store's tables, but ingested from all.
 func (s *Source) there(name string) bool {
-	return s.in.o.Like == nil || s.in.own.Tables[name] != nil
+	return !s.schema.Tables[name].Implied && (s.in.o.Like == nil || s.in.own.Tables[name] != nil)
 }
 
 // forget leaves out of what a schema says of a table's columns those that are no features and that it does not have.

@@ -31,6 +31,10 @@ type Options struct {
 	Like *store.Store
 	// Keyless says which rows of tables without a key are new; "" = [Later].
 	Keyless Keyless
+	// Label names the column of labels, as TABLE.COLUMN, or COLUMN where one table alone has it; "" = as the schema says.
+	Label string
+	// Given, if not nil, is the schema, of tables in path's folder.
+	Given *Schema
 	// Draft says that only the schema is wanted, which may still have to be edited: tables none of which refers to another are no error.
 	Draft bool
 }
@@ -49,6 +53,23 @@ func IsFolder(fs vfs.FS, dir string) bool {
 		}
 	}
 	return false
+}
+
+// tableOf is the name of the table that a file is called by; "" = the file is none of a table.
+func tableOf(fs vfs.FS, path string) string {
+	base := fs.PathBase(path)
+	for _, s := range tableSuffixes {
+		if name, ok := strings.CutSuffix(base, s); ok {
+			return name
+		}
+	}
+	return ""
+}
+
+// HasTable reports whether a schema in YAML has a table that the file at path is called by.
+func HasTable(schema string, fs vfs.FS, path string) bool {
+	s, err := ParseSchema("", []byte(schema))
+	return err == nil && s.Tables[tableOf(fs, path)] != nil
 }
 
 func readFile(fs vfs.FS, path string) (b []byte, err error) {
@@ -77,10 +98,17 @@ func openInput(ctx context.Context, fs vfs.FS, path string, o *Options) (*input,
 		return nil, fmt.Errorf("input: %w", err)
 	}
 	switch {
+	case o.Given != nil:
+		in.own = o.Given
+		return in, nil
 	case info.IsDir():
 		return in, in.folder()
 	case sqlite.Is(fs, path):
 		return in, in.file(ctx)
+	}
+	if name := tableOf(fs, path); name != "" && o.Like != nil { // new rows of one table
+		in.path, in.own = fs.PathDir(path), &Schema{Tables: map[string]*Table{name: {File: fs.PathBase(path)}}}
+		return in, nil
 	}
 	return nil, ingest.Inputf(path, "a file, expected a folder of a database's tables or an SQLite file")
 }
@@ -162,6 +190,9 @@ func (in *input) dir() string {
 
 // schema is what is said of the tables: by the user, or else by the input.
 func (in *input) schema() (*Schema, error) {
+	if in.o.Given != nil {
+		return in.o.Given, nil
+	}
 	if in.o.Schema == "" {
 		if in.o.Like != nil {
 			return in.storeSchema()

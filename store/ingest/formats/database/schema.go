@@ -23,6 +23,7 @@ import (
 //	    references:
 //	      - {columns: driverId, table: drivers}
 //	    columns: {points: number, statusId: category, note: skip}
+//	  drivers: {implied: true}     # a table without a file: its rows are what others refer to
 //
 // or what RelBench's manifest.yaml has of it: pkey, time_col and fkeys. A column without a kind gets the one that its values suggest.
 type Schema struct {
@@ -38,6 +39,8 @@ type Table struct {
 	Time       string          `yaml:"time,omitempty"`
 	References []Reference     `yaml:"references,omitempty"`
 	Columns    map[string]Kind `yaml:"columns,omitempty"`
+	// Implied tables have no file: their rows are what others refer to, by one column.
+	Implied bool `yaml:"implied,omitempty"`
 
 	// As RelBench names them; [ParseSchema] moves them to the others.
 	PKey    string            `yaml:"pkey,omitempty"`
@@ -84,11 +87,12 @@ const (
 	Category Kind = "category" // a learned vector for each value
 	Text     Kind = "text"     // hashed n-grams
 	Vector   Kind = "vector"   // a list of numbers of one length, as it is
+	Label    Kind = "label"    // what models of nodes learn: a class, or a number; of one column of the database
 	Skip     Kind = "skip"     // no feature
 )
 
 // Kinds lists the kinds of columns.
-func Kinds() []Kind { return []Kind{Number, Boolean, Date, Category, Text, Vector, Skip} }
+func Kinds() []Kind { return []Kind{Number, Boolean, Date, Category, Text, Vector, Label, Skip} }
 
 // schemaBytesMax bounds a schema's file.
 const schemaBytesMax = 64 << 20
@@ -119,8 +123,38 @@ func ParseSchema(where string, b []byte) (*Schema, error) {
 			t.References = append(t.References, Reference{Names{column}, t.FKeys[column]})
 		}
 		t.PKey, t.TimeCol, t.FKeys = "", "", nil
+		t.imply()
 	}
 	return s, s.validate(where)
+}
+
+// imply gives an implied table the key that others refer to.
+func (t *Table) imply() {
+	if t.Implied && len(t.Key) == 0 {
+		t.Key = Names{"id"}
+	}
+}
+
+// implies reports whether the schema has implied tables.
+func (s *Schema) implies() bool {
+	for _, t := range s.Tables {
+		if t.Implied {
+			return true
+		}
+	}
+	return false
+}
+
+// label is the column of labels, as TABLE.COLUMN; "" = there is none.
+func (s *Schema) label() string {
+	for _, name := range s.names() {
+		for _, column := range slices.Sorted(maps.Keys(s.Tables[name].Columns)) {
+			if s.Tables[name].Columns[column] == Label {
+				return name + "." + column
+			}
+		}
+	}
+	return ""
 }
 
 // names lists the tables in order.
@@ -144,6 +178,7 @@ func (s *Schema) validate(where string) error {
 	if len(s.Tables) == 0 {
 		return ingest.Inputf(where, "no tables, expected tables: {NAME: {key: …, time: …, references: …}}")
 	}
+	labels := 0
 	for _, name := range s.names() {
 		t := s.Tables[name]
 		bad := func(format string, args ...any) error {
@@ -151,6 +186,9 @@ func (s *Schema) validate(where string) error {
 		}
 		if name == "" || strings.ContainsAny(name, ":\x00") || len(name) > tableNameMax {
 			return bad("expected a name of 1 to %d bytes without a colon, which ends it in the ids of its rows", tableNameMax)
+		}
+		if t.Implied && (t.File != "" || t.Time != "" || len(t.References)+len(t.Columns) > 0 || len(t.Key) > 1) {
+			return bad("it is implied by what refers to it, and so has no file, time, references and columns")
 		}
 		if twice := twiceIn(t.Key); twice != "" {
 			return bad("column %q stands twice in its key", twice)
@@ -175,6 +213,12 @@ func (s *Schema) validate(where string) error {
 			taken[relation] = true
 		}
 		for column, kind := range t.Columns {
+			if kind == Label {
+				labels++
+			}
+			if labels > 1 {
+				return bad("column %q is a second one of labels, beside %s: a model learns one", column, s.label())
+			}
 			if !slices.Contains(Kinds(), kind) {
 				return bad("column %q is of kind %q, expected one of %v", column, kind, Kinds())
 			}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -32,9 +33,7 @@ type Source struct {
 func Open(fs vfs.FS, path string, o Options) (_ *Source, err error) {
 	ctx := context.Background()
 	switch o.Dangling {
-	case "":
-		o.Dangling = ingest.DanglingDrop
-	case ingest.DanglingDrop, ingest.DanglingError, ingest.DanglingNode:
+	case "", ingest.DanglingDrop, ingest.DanglingError, ingest.DanglingNode:
 	default:
 		return nil, fmt.Errorf("%w: rule for references that dangle %q (known: drop, error, node)", ingest.ErrOptions, string(o.Dangling))
 	}
@@ -50,6 +49,14 @@ func Open(fs vfs.FS, path string, o Options) (_ *Source, err error) {
 	}
 	if s.schema, err = s.in.schema(); err != nil {
 		return nil, err
+	}
+	switch {
+	case o.Dangling == "" && s.schema.implies():
+		o.Dangling = ingest.DanglingNode
+	case o.Dangling == "":
+		o.Dangling = ingest.DanglingDrop
+	case o.Dangling != ingest.DanglingNode && s.schema.implies():
+		return nil, fmt.Errorf("%w: references that dangle are to be treated by rule %s, and the schema has implied tables, whose rows are what is referred to", ingest.ErrOptions, o.Dangling)
 	}
 	if o.Like != nil {
 		if err := s.takeOver(); err != nil {
@@ -89,6 +96,9 @@ func (s *Source) open(ctx context.Context) error {
 	}
 	if s.in.o.Like == nil {
 		inferKeys(s.schema, columns)
+	}
+	if err := s.nameLabel(columns); err != nil {
+		return err
 	}
 	for _, name := range s.schema.names() {
 		if t := s.schema.Tables[name]; !timed && s.in.o.Like == nil {
@@ -182,6 +192,39 @@ func (s *Source) describe(o *Options) error {
 		s.addColumns(r)
 		s.tell(r)
 	}
+	return nil
+}
+
+// nameLabel makes the column that the options name one of labels.
+func (s *Source) nameLabel(columns map[string][]table.Column) error {
+	want := s.in.o.Label
+	if want == "" {
+		return nil
+	}
+	var found []string
+	of, column, typed := strings.Cut(want, ".")
+	for _, name := range s.schema.names() {
+		for _, c := range table.ColumnNames(columns[name]) {
+			if c == want || typed && name == of && c == column {
+				found = append(found, name+"."+c)
+			}
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return ingest.Inputf(s.in.path, "--label %s: no column is called so; expected TABLE.COLUMN, of tables %q", want, s.schema.names())
+	case len(found) > 1:
+		return ingest.Inputf(s.in.path, "--label %s: tables have several columns of that name: say one of %q", want, found)
+	}
+	if was := s.schema.label(); was != "" && was != found[0] {
+		return ingest.Inputf(s.in.path, "--label %s: the schema says that %s is the label", want, was)
+	}
+	of, column, _ = strings.Cut(found[0], ".")
+	t := s.schema.Tables[of]
+	if t.Columns == nil {
+		t.Columns = map[string]Kind{}
+	}
+	t.Columns[column] = Label
 	return nil
 }
 

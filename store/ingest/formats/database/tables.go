@@ -175,6 +175,10 @@ func (r *rows) checkKind(k int) error {
 	case kind == Skip:
 	case c.Strange != "":
 		return bad("is " + c.Strange)
+	case kind == Label && (c.List || r.isKey(k) || k == r.time):
+		return bad("is a list, a time or part of a key: expected text or numbers")
+	case kind == Label && s.words && s.values == nil && r.stored == nil:
+		return bad(fmt.Sprintf("has more than %d values of text, which are too many classes", categoriesMax))
 	case c.List != (kind == Vector) || c.List && c.Text:
 		return bad("only lists of numbers are vectors, and nothing else")
 	case kind == Category && s.values == nil && r.stored == nil:

@@ -1,0 +1,93 @@
+package formats
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/database"
+	"github.com/gstore/gstore/store/ingest/formats/parquet"
+	"github.com/gstore/gstore/store/ingest/formats/table"
+	"github.com/gstore/gstore/store/ingest/formats/tables"
+	"github.com/gstore/gstore/store/ingest/formats/text"
+)
+
+// labelledEdges opens a table of edges of which a column is the label: what is learned is said of edges, such as a rating. Each edge is a node
+// then, of a type that is called by the file, which refers to both its ends; these are nodes of a type that their column is called by. nil:
+// the label is no column of the edges.
+func labelledEdges(path string, o Options) (ingest.Source, error) {
+	if len(o.Text.Label) != 1 || o.Store != nil {
+		return nil, nil
+	}
+	info, err := o.FS.Stat(path)
+	if err != nil || info.IsDir() {
+		return nil, nil // what opens it says so
+	}
+	t, err := openTable(path, o)
+	if err != nil {
+		return nil, nil
+	}
+	base := o.FS.PathBase(path)
+	name, _, _ := strings.Cut(base, ".")
+	label := strings.TrimPrefix(o.Text.Label[0], name+".")
+	names := table.ColumnNames(t.Columns())
+	if !slices.Contains(names, label) {
+		return nil, nil
+	}
+	if len(o.Nodes) > 0 {
+		return nil, fmt.Errorf("%w: --label %s is a column of the edges, and there are tables of nodes too: put all of them into a folder, each called by what its rows are, and ingest it with --format database --label %s.%s",
+			ingest.ErrOptions, o.Text.Label[0], name, label)
+	}
+	ends, ok := endsOf(names, label, &o.Text)
+	if o.Text.Columns != nil || !ok {
+		return nil, ingest.Inputf(path, "--label %s is a column of the edges: the first line must name the columns of both ends, as %s or TYPE_id of two types", o.Text.Label[0], table.KnownEnds())
+	}
+	rows := &database.Table{File: base, Columns: map[string]database.Kind{label: database.Label}}
+	s := &database.Schema{Tables: map[string]*database.Table{name: rows}}
+	for _, k := range ends {
+		kind := endType(names[k])
+		if kind == name {
+			return nil, ingest.Inputf(path, "the file is called as the type of its column %q: call it by what an edge is", names[k])
+		}
+		rows.References = append(rows.References, database.Reference{Columns: database.Names{names[k]}, Table: kind})
+		s.Tables[kind] = &database.Table{Implied: true, Key: database.Names{"id"}}
+	}
+	src, err := database.Open(o.FS, o.FS.PathDir(path), database.Options{Given: s, Text: o.tableText()})
+	if err != nil {
+		return nil, err
+	}
+	src.Desc.Input = path
+	src.Desc.Notes = append(src.Desc.Notes, fmt.Sprintf("edges have labels: each is a node of type %s, with an edge to either of its ends", name))
+	return src, nil
+}
+
+func openTable(path string, o Options) (table.Table, error) {
+	if tables.IsParquet(o.FS, path) {
+		return parquet.Open(o.FS, path)
+	}
+	return text.OpenTable(o.FS, path, o.tableText())
+}
+
+// endsOf are the columns of the ends: as those of edges are called, or the two that are called TYPE_id.
+func endsOf(names []string, label string, o *TextOptions) (ends []int, ok bool) {
+	meaning, ok := table.EdgeMeanings(names, o)
+	if ok {
+		return []int{slices.Index(meaning, "src"), slices.Index(meaning, "dst")}, true
+	}
+	for k, n := range names {
+		if n != label && strings.HasSuffix(strings.ToLower(n), "_id") {
+			ends = append(ends, k)
+		}
+	}
+	return ends, len(ends) == 2
+}
+
+// endType is what the nodes are called that a column of ends names: TYPE of TYPE_id, else node.
+func endType(column string) string {
+	kind, ok := strings.CutSuffix(strings.ToLower(strings.TrimSpace(column)), "_id")
+	if !ok || slices.Contains([]string{"src", "dst", "source", "target", "from", "to", "head", "tail"}, kind) {
+		return "node"
+	}
+	return kind
+}
