@@ -5,6 +5,7 @@
 // those that come by it, which is found out once, the quick ones first.
 //
 //	go run ./tools/mutate [-n 150] [-seed 1] [-least .95] ./blocks ./store/...
+//	go run ./tools/mutate -n 0 -survivors LOG -not-own -by ./store/ingest/formats,./tools/cli/data ./store/...
 //
 // Mutants that behave like the original are named in equivalent.txt beside this file, with the reason; a survivor that is
 // neither killed nor named there is a test that is missing. Exit code 1: fewer than -least of the others were killed.
@@ -32,6 +33,15 @@ func main() {
 	flag.Uint64Var(&o.Seed, "seed", 1, "of the sample")
 	flag.Int64Var(&o.MemoryKB, "max-kib", 16<<20, "address space of a test's process, in KiB; 0: no bound")
 	flag.DurationVar(&o.Slow, "slow", 0, "leave out tests that take more processor time than this alone, such as 3s: who survives then might not survive all")
+	flag.Func("by", "packages, with commas between, whose tests are run for mutants that survive those of their own package", func(s string) error {
+		o.By = strings.Split(s, ",")
+		return nil
+	})
+	flag.BoolVar(&o.NotOwn, "not-own", false, "leave the tests of the mutants' own packages out")
+	flag.Func("survivors", "log of an earlier run: take the mutants that survived it", func(s string) (err error) {
+		o.Only, err = survivorsOf(s)
+		return err
+	})
 	flag.Func("only", "regular expression of the mutants to take, over file, function and change as survivors are printed", func(s string) (err error) {
 		o.Only, err = regexp.Compile(s)
 		return err
@@ -50,6 +60,24 @@ func main() {
 		stop()
 		os.Exit(1)
 	}
+}
+
+var survived = regexp.MustCompile(`(?m)^SURVIVED +(\S+\.go):\d+ (\S+): [^:]+: (.*)$`)
+
+// survivorsOf matches the keys of the mutants that survived, by a run's log.
+func survivorsOf(path string) (*regexp.Regexp, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, m := range survived.FindAllStringSubmatch(string(b), -1) {
+		keys = append(keys, regexp.QuoteMeta(strings.Join(m[1:], "\t")))
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("no mutant survived %s", path)
+	}
+	return regexp.Compile("^(" + strings.Join(keys, "|") + ")$")
 }
 
 // reasons reads lines of a mutant's key and, after a tab, the reason; # begins a comment.

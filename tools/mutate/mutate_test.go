@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,5 +86,35 @@ func Test(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "SURVIVED   p.go:13 Do") {
 		t.Errorf("log %s", log.String())
+	}
+
+	// Another package's tests kill the one that its own let live.
+	for name, text := range map[string]string{"q/q.go": "package q\n", "q/q_test.go": `package q
+
+import (
+	"errors"
+	"testing"
+
+	"example.org/p"
+)
+
+func Test(t *testing.T) {
+	if bad := errors.New("bad"); p.Do(func() error { return bad }) != bad {
+		t.Fatal("another error")
+	}
+}
+`, "log": log.String()} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(text), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	only, err := survivorsOf(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err = measure(t.Context(), options{Dir: dir, Packages: []string{"."}, Only: only, NotOwn: true, By: []string{"./q"}, Seed: 1, Log: &log})
+	if err != nil || len(out) != 1 || !out[0].Killed || out[0].Func != "Do" {
+		t.Errorf("%v, %v: expected the survivor, killed by the other package\n%s", out, err, log.String())
 	}
 }

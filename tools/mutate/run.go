@@ -23,6 +23,8 @@ import (
 type options struct {
 	Dir      string // of the module, "": the current one
 	Packages []string
+	By       []string       // packages whose tests are run for those that survive their own
+	NotOwn   bool           // run those alone
 	Only     *regexp.Regexp // of mutants' keys, as survivors are printed; nil: all
 	Count    int            // mutants that are sampled, of all packages together; 0: all
 	Seed     uint64
@@ -48,30 +50,39 @@ type pkg struct {
 	TestGoFiles, XTestGoFiles []string
 }
 
-// measure tests every sampled mutant by its package's own tests.
-func measure(ctx context.Context, o options) ([]outcome, error) {
-	list, err := command(ctx, o.Dir, append([]string{"list", "-json=ImportPath,Dir,Name,GoFiles,TestGoFiles,XTestGoFiles"}, o.Packages...)...).Output()
+// list are packages with tests.
+func (o *options) list(ctx context.Context, packages []string) (pkgs []pkg, err error) {
+	list, err := command(ctx, o.Dir, append([]string{"list", "-json=ImportPath,Dir,Name,GoFiles,TestGoFiles,XTestGoFiles"}, packages...)...).Output()
 	if err != nil {
-		return nil, fmt.Errorf("go list %v: %w", o.Packages, stderr(err))
+		return nil, fmt.Errorf("go list %v: %w", packages, stderr(err))
 	}
-	root, err := filepath.Abs(o.Dir)
-	if err != nil {
-		return nil, err
-	}
-	var pkgs []pkg
-	var all []*mutant
 	for d := json.NewDecoder(bytes.NewReader(list)); ; {
 		var p pkg
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			break
+			return pkgs, nil
 		} else if err != nil {
 			return nil, err
 		}
-		if len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 {
+		if len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 && len(o.By) == 0 {
 			fmt.Fprintf(o.Log, "left out: %s, which has no tests of its own\n", p.ImportPath)
 			continue
 		}
 		pkgs = append(pkgs, p)
+	}
+}
+
+// measure tests every sampled mutant by its package's own tests, and those that survive by others'.
+func measure(ctx context.Context, o options) ([]outcome, error) {
+	root, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	pkgs, err := o.list(ctx, o.Packages)
+	if err != nil {
+		return nil, err
+	}
+	var all []*mutant
+	for _, p := range pkgs {
 		for _, name := range p.GoFiles {
 			path, err := filepath.Rel(root, filepath.Join(p.Dir, name))
 			if err != nil {
@@ -104,13 +115,66 @@ func measure(ctx context.Context, o options) ([]outcome, error) {
 		if len(own) == 0 {
 			continue
 		}
+		if o.NotOwn || len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 {
+			for _, m := range own {
+				out = append(out, outcome{mutant: m, Reason: o.Reasons[m.key()]})
+			}
+			continue
+		}
 		got, err := o.test(ctx, root, p, own)
 		out = append(out, got...)
 		if err != nil {
 			return out, fmt.Errorf("%s: %w", p.ImportPath, err)
 		}
 	}
-	return out, nil
+	return out, o.byOthers(ctx, root, pkgs, out)
+}
+
+// byOthers runs the tests of other packages for the mutants that survived their own.
+func (o *options) byOthers(ctx context.Context, root string, pkgs []pkg, out []outcome) (err error) {
+	if len(o.By) == 0 {
+		return nil
+	}
+	by, err := o.list(ctx, o.By)
+	if err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp("", "gstore-mutate-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	for i, q := range by {
+		var left []*mutant
+		for _, r := range out {
+			if !r.Killed && r.Reason == "" {
+				left = append(left, r.mutant)
+			}
+		}
+		dir := filepath.Join(tmp, strconv.Itoa(i))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+		binary := filepath.Join(dir, "package.test")
+		if left, err = o.compile(ctx, root, dir, binary, q, pkgs, left); err != nil {
+			return fmt.Errorf("%s: %w", q.ImportPath, err)
+		}
+		tests, err := o.tests(ctx, q, binary, filepath.Join(dir, "reached"))
+		if err != nil {
+			return fmt.Errorf("%s: %w", q.ImportPath, err)
+		}
+		for _, m := range left {
+			killed, err := o.kills(ctx, q, binary, tests, m)
+			if err != nil {
+				return err
+			}
+			if k := slices.IndexFunc(out, func(r outcome) bool { return r.mutant == m }); killed {
+				out[k].Killed = true
+				fmt.Fprintf(o.Log, "killed by %s: %s:%d %s: %s → %s\n", q.ImportPath, m.File, m.Line, m.Func, m.From, m.To)
+			}
+		}
+	}
+	return nil
 }
 
 // sample draws n mutants and numbers them.
@@ -136,7 +200,7 @@ func (o *options) test(ctx context.Context, root string, p pkg, mutants []*mutan
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
 	binary := filepath.Join(tmp, "package.test")
-	if mutants, err = o.compile(ctx, root, tmp, binary, p, mutants); err != nil || len(mutants) == 0 {
+	if mutants, err = o.compile(ctx, root, tmp, binary, p, []pkg{p}, mutants); err != nil || len(mutants) == 0 {
 		return nil, err
 	}
 	tests, err := o.tests(ctx, p, binary, filepath.Join(tmp, "reached"))
@@ -162,8 +226,8 @@ func (o *options) test(ctx context.Context, root string, p pkg, mutants []*mutan
 	return out, nil
 }
 
-// compile builds a package's test binary with its mutants, but for those that the compiler refuses, which it names.
-func (o *options) compile(ctx context.Context, root, tmp, binary string, p pkg, mutants []*mutant) ([]*mutant, error) {
+// compile builds a package's test binary with the mutants of some packages, but for those that the compiler refuses, which it names.
+func (o *options) compile(ctx context.Context, root, tmp, binary string, p pkg, of []pkg, mutants []*mutant) ([]*mutant, error) {
 	for {
 		replace := map[string]string{}
 		write := func(path, text string) error {
@@ -171,25 +235,9 @@ func (o *options) compile(ctx context.Context, root, tmp, binary string, p pkg, 
 			replace[path] = to
 			return os.WriteFile(to, []byte(text), 0o600)
 		}
-		if err := write(filepath.Join(p.Dir, "mutant_switch.go"), fmt.Sprintf(switchFile, p.Name)); err != nil {
-			return nil, err
-		}
-		for _, name := range p.GoFiles {
-			path := filepath.Join(p.Dir, name)
-			src, err := os.ReadFile(path)
-			if err != nil {
+		for _, x := range of {
+			if err := o.overlay(root, x, mutants, write); err != nil {
 				return nil, err
-			}
-			var in []*mutant
-			for _, m := range mutants {
-				if filepath.Join(root, m.File) == path {
-					in = append(in, m)
-				}
-			}
-			if len(in) > 0 {
-				if err := write(path, render(src, in)); err != nil {
-					return nil, err
-				}
 			}
 		}
 		overlay, err := json.Marshal(map[string]any{"Replace": replace})
@@ -211,6 +259,35 @@ func (o *options) compile(ctx context.Context, root, tmp, binary string, p pkg, 
 		fmt.Fprintf(o.Log, "%d mutants of %s do not compile\n", len(mutants)-len(left), p.ImportPath)
 		mutants = left
 	}
+}
+
+// overlay writes a package's files with its mutants, and their switch.
+func (o *options) overlay(root string, p pkg, mutants []*mutant, write func(path, text string) error) error {
+	any := false
+	for _, name := range p.GoFiles {
+		path := filepath.Join(p.Dir, name)
+		var in []*mutant
+		for _, m := range mutants {
+			if filepath.Join(root, m.File) == path {
+				in = append(in, m)
+			}
+		}
+		if len(in) == 0 {
+			continue
+		}
+		any = true
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := write(path, render(src, in)); err != nil {
+			return err
+		}
+	}
+	if !any {
+		return nil
+	}
+	return write(filepath.Join(p.Dir, "mutant_switch.go"), fmt.Sprintf(switchFile, p.Name))
 }
 
 var compilerLine = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):\d+: `)
