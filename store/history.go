@@ -140,6 +140,9 @@ func DropRun(ctx context.Context, dir string, number uint64, o Options) (err err
 		return err
 	}
 	m, err := meta.Open(ctx, e, true)
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%s cannot be written to: %w", dir, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,10 @@ type ColumnInfo struct {
 	Values []float32 `json:"values,omitempty"`
 	// Categories are what the numbers 1, 2, … of a node column of categories stand for; 0 is none of them.
 	Categories []string `json:"categories,omitempty"`
-	Files      []string `json:"files"` // oldest first
+	// Numbered is how many numbers a column gives that numbers the nodes of a type, where nodes that had some were taken out of the store; 0: as
+	// many as there are nodes.
+	Numbered uint64   `json:"numbered,omitempty"`
+	Files    []string `json:"files"` // oldest first
 	// Derived says what of the graph the column was computed from, such as "mean of x over
 	// neighbours"; "" = it is data. An append drops derived columns: they would be wrong.
 	Derived string `json:"derived,omitempty"`
@@ -285,7 +288,7 @@ func (m *Manifest) Category(name string) (Category, bool) {
 	}
 	for _, t := range m.Schema.NodeTypes {
 		if name == t.Name+NodeSuffix {
-			return Category{Column: name, Nodes: t.Count}, true
+			return Category{Column: name, Nodes: max(t.Count, c.Numbered)}, true
 		}
 	}
 	return Category{}, false

@@ -25,6 +25,7 @@ type graph struct {
 	weighted   bool // edges have weights
 	typed      bool // nodes are of the types of kinds
 	names      []string
+	made       int // nodes that were ever there
 	nodes      map[string]*node
 	edges      []edge // after the rules
 	lists      map[string][]edge
@@ -100,6 +101,7 @@ func (g *graph) add(names []string, nodes []*node, edges []edge) {
 		g.names = append(g.names, name)
 		g.nodes[name] = nodes[i]
 	}
+	g.made += len(names)
 	old := len(g.edges)
 	for _, e := range edges {
 		if e.src != e.dst || g.loops == ingest.SelfLoopsKeep {
@@ -132,6 +134,24 @@ func (g *graph) add(names []string, nodes []*node, edges []edge) {
 		seen[key] = true
 		return again
 	})
+}
+
+// remove takes nodes out, with their edges. Ids that were dense have gaps then.
+func (g *graph) remove(gone map[string]bool) {
+	touches := func(e edge) bool { return gone[e.src] || gone[e.dst] }
+	g.names = slices.DeleteFunc(g.names, func(name string) bool { return gone[name] })
+	g.edges = slices.DeleteFunc(g.edges, touches)
+	lists := maps.Clone(g.lists)
+	for name, l := range lists {
+		lists[name] = slices.DeleteFunc(slices.Clone(l), touches)
+	}
+	g.lists = lists
+	for name := range gone {
+		delete(g.nodes, name)
+	}
+	if g.hop = false; g.ids == store.IDsDense {
+		g.ids = store.IDsIntegers
+	}
 }
 
 // take deletes edges that equal given ones in ends and relation, or puts these in their place, and returns how many went.

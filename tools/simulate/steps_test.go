@@ -5,9 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/precompute"
@@ -31,6 +34,7 @@ var steps = []step{
 	{"relabel", 3, (*world).relabel},
 	{"update rows", 3, (*world).updateRows},
 	{"repartition", 4, (*world).repartition},
+	{"remove nodes", 2, (*world).remove},
 	{"precompute", 3, (*world).precompute},
 	{"open a reader", 3, (*world).openReader},
 	{"read", 2, (*world).readAgain},
@@ -68,7 +72,7 @@ func (w *world) newNodes(g *graph, n int) (names []string, nodes []*node) {
 		if g.typed {
 			w.newKind(g, v, k, n)
 		}
-		names, nodes = append(names, name(g.ids, len(g.names)+k)), append(nodes, v)
+		names, nodes = append(names, name(g.ids, g.made+k)), append(nodes, v)
 	}
 	return names, nodes
 }
@@ -180,7 +184,7 @@ func (w *world) newStore() {
 func (w *world) append() (bool, error) {
 	g := w.now.clone()
 	names, nodes := w.newNodes(g, w.rng.IntN(12))
-	if w.rng.IntN(3) == 0 {
+	if w.rng.IntN(3) == 0 || g.typed && g.ids != store.IDsDense { // of types that inputs here say by place
 		names, nodes = nil, nil
 	}
 	edges := w.newEdges(g, append(slices.Clone(g.names), names...), w.rng.IntN(40))
@@ -373,6 +377,42 @@ func (w *world) repartition() (bool, error) {
 			return err
 		}
 		_, err = repartition.Run(w.ctx, s, a, ingest.Options{MemoryBytes: memoryBytes, Threads: 1, FS: w.disk.fs})
+		return errors.Join(err, s.Close())
+	})
+}
+
+// remove takes some nodes out, often neighbours of each other.
+func (w *world) remove() (bool, error) {
+	g, gone := w.now.clone(), map[string]bool{}
+	first, n := w.rng.IntN(len(g.names)), 1+w.rng.IntN(1+len(g.names)/4)
+	for k := range n {
+		at := (first + k) % len(g.names)
+		if w.rng.IntN(3) == 0 {
+			at = w.rng.IntN(len(g.names))
+		}
+		gone[g.names[at]] = true
+	}
+	unknown := func(n *node) bool { return g.typed && n.nodeType() == 0 } // of which a store does not know what went
+	if len(gone) == len(g.names) || slices.ContainsFunc(slices.Collect(maps.Values(g.nodes)), unknown) {
+		return false, nil // which is refused
+	}
+	if g.remove(gone); !g.trains() {
+		return false, nil
+	}
+	return true, w.change(fmt.Sprintf("remove %d nodes", len(gone)), g, func() error {
+		s, err := store.Open(w.dir, w.open())
+		if err != nil {
+			return err
+		}
+		set := roaring64.New()
+		for name := range gone {
+			v, lerr := s.Lookup(w.ctx, name)
+			err = errors.Join(err, lerr)
+			set.Add(uint64(v))
+		}
+		if err == nil {
+			_, err = repartition.Without(w.ctx, s, set, 0, ingest.Options{MemoryBytes: memoryBytes, Threads: 1, FS: w.disk.fs})
+		}
 		return errors.Join(err, s.Close())
 	})
 }

@@ -23,6 +23,7 @@ type watchedFS struct {
 	vfs.FS
 	mu    sync.Mutex
 	first error
+	cause error // of first, as the file system says it
 }
 
 func (w *watchedFS) saw(what, path string, err error) error {
@@ -32,7 +33,7 @@ func (w *watchedFS) saw(what, path string, err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.first == nil {
-		w.first = fmt.Errorf("%s %s: %w", what, path, err)
+		w.first, w.cause = fmt.Errorf("%s %s: %w", what, path, err), err
 	}
 	return err
 }
@@ -46,6 +47,8 @@ func (w *watchedFS) verdict(err error) error {
 		return err
 	case err == nil || errors.Is(err, ingest.ErrInput):
 		return fmt.Errorf("input: %w", w.first)
+	case errors.Is(err, w.cause): // the same, told by who met it
+		return err
 	}
 	return fmt.Errorf("input: %w; then: %w", w.first, err)
 }

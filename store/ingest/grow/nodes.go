@@ -108,6 +108,9 @@ func (a *appender) addColumn(ctx context.Context, n *ingest.Job, c *store.Column
 		return ingest.FillRows(ctx, 0, a.newNodes, row, emit)
 	})
 	if err == nil {
+		if numbered {
+			a.numberOn(c)
+		}
 		n.AddColumn(spec, &ingest.Converter{Elem: c.Elem, LabelMax: -1}, of.Column, ref)
 	}
 	return err

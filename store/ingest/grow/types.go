@@ -142,6 +142,13 @@ func (a *appender) numbers(c *store.ColumnInfo) bool {
 	return ok && a.newTypes != nil && k.Column == c.NodeType+store.NodeSuffix && c.Categories == nil
 }
 
+// numberOn counts the numbers that new nodes got in such a column.
+func (a *appender) numberOn(c *store.ColumnInfo) {
+	if t := slices.IndexFunc(a.m.Schema.NodeTypes, func(t store.NodeType) bool { return t.Name == c.NodeType }); c.Numbered > 0 && t >= 0 {
+		c.Numbered += a.newTypes[t]
+	}
+}
+
 // ownNumbers streams the new nodes' rows of such a column: 0 of other types' nodes.
 func (a *appender) ownNumbers(ctx context.Context, c *store.ColumnInfo, emit func(first uint64, rows []byte) error) error {
 	const most = 1 << 16 // rows at a time
@@ -155,10 +162,14 @@ func (a *appender) ownNumbers(ctx context.Context, c *store.ColumnInfo, emit fun
 			begin += n
 			continue
 		}
+		given := kind.Count - n
+		if c.Numbered > 0 { // some that have numbers were taken out
+			given = c.Numbered
+		}
 		for done := uint64(0); done < n; {
 			var rows []byte
 			for i := range min(most, n-done) {
-				rows = binary.LittleEndian.AppendUint32(rows, uint32(kind.Count-n+done+i+1))
+				rows = binary.LittleEndian.AppendUint32(rows, uint32(given+done+i+1))
 			}
 			if err := errors.Join(ctx.Err(), emit(begin+done, rows)); err != nil {
 				return err

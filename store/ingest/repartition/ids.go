@@ -31,7 +31,7 @@ func (src *storeSource) WriteIDs(ctx context.Context, r *ingest.Job) error {
 		return err
 	}
 	of := func(id uint64) uint64 { return external[id] }
-	if src.m.IDs.Kind == store.IDsDense {
+	if src.m.IDs.Kind == store.IDsDense && src.gone == nil { // else some are missing
 		for id, x := range external { // order: external → source id
 			if x >= r.Layout.Nodes {
 				return fmt.Errorf("%w: external id %d of %d nodes", store.ErrInvalid, x, r.Layout.Nodes)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
@@ -23,10 +25,15 @@ import (
 //
 // After a failure the store is as it was.
 func Run(ctx context.Context, s *store.Store, a partitioner.Assigner, o ingest.Options) (*ingest.Report, error) {
-	m := s.Manifest()
-	if a.Nodes() != m.Nodes {
-		return nil, fmt.Errorf("%w: %d nodes are assigned, the store has %d", source.ErrOptions, a.Nodes(), m.Nodes)
+	if n := s.Manifest().Nodes; a.Nodes() != n {
+		return nil, fmt.Errorf("%w: %d nodes are assigned, the store has %d", source.ErrOptions, a.Nodes(), n)
 	}
+	return run(ctx, s, a, nil, 0, o)
+}
+
+// run is Run without the nodes that are gone; nil: with all.
+func run(ctx context.Context, s *store.Store, a partitioner.Assigner, gone *roaring64.Bitmap, keepVersions int, o ingest.Options) (*ingest.Report, error) {
+	m := s.Manifest()
 	o.Undirected, o.Dedup, o.SelfLoops = m.Schema.Undirected, ingest.DedupNo, ingest.SelfLoopsKeep
 	o.FeatureElem, o.Resume, o.Hubs, o.HubBytes, o.HubsAuto, o.Partitions = blocks.Invalid, false, 0, 0, false, a.Partitions()
 	if err := o.Validate(); err != nil {
@@ -40,7 +47,12 @@ func Run(ctx context.Context, s *store.Store, a partitioner.Assigner, o ingest.O
 	if err := src.orderByType(ctx); err != nil {
 		return nil, err
 	}
-	w, err := store.OpenWriter(s.Dir(), store.WriterOptions{FS: o.FS})
+	if gone != nil {
+		if err := src.leaveOut(gone); err != nil {
+			return nil, err
+		}
+	}
+	w, err := store.OpenWriter(s.Dir(), store.WriterOptions{FS: o.FS, KeepVersions: keepVersions})
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +81,8 @@ type storeSource struct {
 	notes []string    // for people
 	order []stretch   // ascending source ids
 	rows  [][]stretch // by partition, ascending rows
+	// gone are the nodes that are taken out, by internal ids; nil: none.
+	gone *roaring64.Bitmap
 	// relation is the relation column, nil if there is none.
 	relation *store.ColumnInfo
 	// memory is what reading takes: SourceBytes, or its largest bucket with columns, or the names of a partition.
@@ -155,6 +169,7 @@ func (src *storeSource) Keep(m *store.Manifest) {
 			if made.Runs {
 				c.NodeType = made.NodeType // of splits
 			}
+			src.keepNumbers(c)
 		}
 	}
 	rank := map[string]int{} // columns keep their order: the first feature, split, … is the default
@@ -190,7 +205,7 @@ func (src *storeSource) Edges(ctx context.Context, _ source.Env, emit func(worke
 	for j := range src.m.Partitions {
 		from := 0
 		err := stripes.Stripe(ctx, store.PartitionID(j), 0, len(src.m.Partitions), func(k *store.BucketPart) error {
-			at := 0
+			at, sources, dests := 0, src.m.Partitions[k.Src].First, src.m.Partitions[k.Dst].First
 			flush := func() (err error) {
 				n := b.Src.Len()
 				if n == 0 {
@@ -213,6 +228,13 @@ func (src *storeSource) Edges(ctx context.Context, _ source.Env, emit func(worke
 				return err
 			}
 			for d, s := range k.All() {
+				if src.without(sources+store.NodeID(s), dests+store.NodeID(d)) {
+					if err := flush(); err != nil { // columns are those of edges that follow each other
+						return err
+					}
+					at, from = at+1, from+1
+					continue
+				}
 				b.Src.Ints, b.Dst.Ints = append(b.Src.Ints, src.id(k.Src, uint64(s))), append(b.Dst.Ints, src.id(k.Dst, uint64(d)))
 				if len(b.Src.Ints) == edgeBatch {
 					if err := flush(); err != nil {
@@ -362,6 +384,9 @@ func (src *storeSource) EdgeList(ctx context.Context, _ source.Env, l int, emit 
 	}
 	for r.Next() {
 		e := r.Edge()
+		if src.without(e.Src, e.Dst) {
+			continue
+		}
 		s, err := src.m.Partition(e.Src)
 		if err != nil {
 			return err

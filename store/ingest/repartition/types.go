@@ -122,6 +122,9 @@ type renumbered struct {
 	src *storeSource
 }
 
+// Nodes is how many have source ids.
+func (a renumbered) Nodes() uint64 { return uint64(a.src.desc.Nodes) }
+
 // Assign implements [partitioner.Assigner].
 func (a renumbered) Assign(first uint64, dst []blocks.PartitionID) {
 	i, _ := slices.BinarySearchFunc(a.src.order, first, func(t stretch, id uint64) int {

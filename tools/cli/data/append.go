@@ -75,7 +75,8 @@ there. Of tables without a key, rows later than the store's are new (--keyless).
 With --update, edges that the store has of the same ends and relation are replaced: weights,
 times and features of edges are INPUT's. With --delete they are taken out, whatever columns
 INPUT has; parallel ones go together, and nodes stay. Both rewrite the parts of the graph
-that the edges are in.
+that the edges are in. Without INPUT, --delete takes the nodes out that --nodes names, with
+their edges; that writes the whole store anew.
 
 Without INPUT, --nodes names tables of nodes that the store has: they get the labels that
 the tables say, and their parts of a split. Other nodes keep theirs. --split-random divides
@@ -92,6 +93,7 @@ store is as it was.`,
   gstore append web.gstore today.tsv --columns src,dst
   gstore append shop.gstore week.csv --nodes customer.csv --dry-run
   gstore append shop.gstore returned.csv --delete
+  gstore append shop.gstore --nodes customer=gone.csv --delete
   gstore append shop.gstore shop.sqlite
   gstore append shop.gstore --nodes customer=segments.csv --label segment
   gstore append shop.gstore --nodes customer.csv --update
@@ -104,7 +106,7 @@ store is as it was.`,
 				return nil
 			}
 			if o.remove && len(args) == 1 {
-				return command.Usagef("--delete takes edges: gstore append STORE INPUT --delete")
+				return command.Usagef("--delete takes edges, gstore append STORE INPUT --delete, or nodes, gstore append STORE --nodes TABLE --delete")
 			}
 			return command.Usagef("expected STORE and either INPUT, or --features FILE.npy, or --nodes TABLE of nodes that it has, or --split-random or --split-time, got %d argument(s)", len(args))
 		},
@@ -125,7 +127,7 @@ store is as it was.`,
 	})
 	command.Section(f, "changes", func() {
 		f.BoolVar(&o.update, "update", false, "replace edges that the store has; without INPUT, the features of nodes that --nodes names")
-		f.BoolVar(&o.remove, "delete", false, "take INPUT's edges out of the store")
+		f.BoolVar(&o.remove, "delete", false, "take INPUT's edges out of the store; without INPUT, the nodes that --nodes names, with their edges")
 	})
 	f.StringVar(&o.keyless, "keyless", "", "which rows of a database's tables without a key are new: later = those with a time after the latest that the store has, all, or rest = those behind as many as it has (default: later)")
 	f.StringVar(&o.newNodes, "new-nodes", newFew, "ok = any number of nodes may be new; few = at most half of those that edges without rows of nodes name")
@@ -148,10 +150,12 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 		return command.Usagef("--keyless %s: expected one of %v", o.keyless, database.Keylesses())
 	case o.update && o.remove:
 		return command.Usagef("--update and --delete: give one of both")
-	case o.remove && len(o.input.nodes) > 0:
-		return command.Usagef("--delete takes edges, and --nodes names tables of nodes: leave it out")
+	case o.remove && len(o.input.nodes) > 0 && len(args) == 2:
+		return command.Usagef("--delete takes INPUT's edges, and --nodes names tables of nodes: give one of both")
+	case o.remove && (o.split != "" || o.byTime != ""):
+		return command.Usagef("--delete takes nodes out, and --split-random and --split-time divide those that stay: one after the other")
 	case (o.update || o.remove) && (o.features != "" || len(args) == 1 && len(o.input.nodes) == 0):
-		return command.Usagef("--update and --delete go with edges (gstore append STORE INPUT), --update also with tables of nodes (--nodes TABLE)")
+		return command.Usagef("--update and --delete go with edges (gstore append STORE INPUT) or with tables of nodes (--nodes TABLE)")
 	case o.keep < 1:
 		return command.Usagef("--keep-versions %d: expected 1 or more", o.keep)
 	case (o.features != "") != (o.name != ""):
@@ -177,6 +181,9 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
+	if o.remove && len(args) == 1 {
+		return o.deleteNodes(ctx, e, dir, src, in)
+	}
 	bar := ingestProgress{e: e}
 	ao := grow.Options{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Missing: in.Missing, Normalize: o.scaled, Note: in.Note, DryRun: o.dryRun, Progress: bar.tell}
 	if o.newNodes == newFew {
