@@ -7,6 +7,7 @@ import csv
 import decimal
 import json
 import os
+import sqlite3
 
 import numpy as np
 import pandas as pd
@@ -150,6 +151,18 @@ for name, args in {"folder": ["store"], "files": ["sales.csv", *nodes], "dates":
     run("ingest", args[0], f"shop-{name}.gs", *args[1:], says=["product.x is standardised"])
     test = float((run("train", f"shop-{name}.gs", says=["test accuracy"]).split("test accuracy ") + ["0"])[1].split()[0])
     check(f"a shop as {name} trains to {test} %, without flags", test >= 88)
+
+# The same as one database: a file of SQLite, and a folder of tables.
+os.mkdir("database")
+with sqlite3.connect("shop.sqlite") as connection:
+    for rows, name in [(clients.drop(columns="split").rename(columns={"label": "segment"}), "customer"), (goods, "product"), (sales, "sale")]:
+        rows.to_csv(f"database/{name}.csv", index=False)
+        rows.to_sql(name, connection, index=False)
+connection.close()
+for path in ["database", "shop.sqlite"]:
+    run("ingest", path, f"{path}.gs", "--label", "customer.segment", says=["label: classes", "relation sale:customer_id:customer"])
+    test = float((run("train", f"{path}.gs", says=["test accuracy"]).split("test accuracy ") + ["0"])[1].split()[0])
+    check(f"a shop as a database in {path} trains to {test} %, with no flag but the label", test >= 88)
 
 # One with arrays, in whatever order: what is not read is named.
 os.mkdir("arrays")

@@ -36,7 +36,7 @@ func labelledEdges(path string, o Options) (ingest.Source, error) {
 		return nil, nil
 	}
 	if len(o.Nodes) > 0 {
-		return nil, fmt.Errorf("%w: --label %s is a column of the edges, and there are tables of nodes too: put all of them into a folder, each called by what its rows are, and ingest it with --format database --label %s.%s",
+		return nil, fmt.Errorf("%w: --label %s is a column of the edges, and there are tables of nodes too: put all of them into a folder, each called by what its rows are, and ingest it with --label %s.%s",
 			ingest.ErrOptions, o.Text.Label[0], name, label)
 	}
 	ends, ok := endsOf(names, label, &o.Text)

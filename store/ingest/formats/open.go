@@ -175,7 +175,7 @@ func (o *Options) checkNamed(d *ingest.Description) error {
 		}
 	}
 	if len(o.Text.Label) > 0 && !slices.ContainsFunc(d.NodeColumns, func(c ingest.ColumnSpec) bool { return c.Role == store.RoleLabel }) {
-		return ingest.Inputf(d.Input, "--label %s is no column of nodes; where it is one of edges, ingest their file alone, or all tables as a database, --format database --label TABLE.COLUMN: each edge is a node then, which has the label",
+		return ingest.Inputf(d.Input, "--label %s is no column of nodes; where it is one of edges, ingest their file alone, or all tables as a database, a folder with --label TABLE.COLUMN: each edge is a node then, which has the label",
 			strings.Join(o.Text.Label, ","))
 	}
 	return nil
@@ -261,7 +261,20 @@ func formatOf(path string, o *Options) (*form, error) {
 		}
 		return nil, fmt.Errorf("%w: format %q (known: auto, %s)", ingest.ErrOptions, o.Format, strings.Join(Names(), ", "))
 	}
-	return detect(o.FS, path)
+	f, err := detect(o.FS, path)
+	if err != nil && o.labelsTable(path) { // of a folder that no layout is known of
+		return &known[slices.Index(Names(), databaseFormat)], nil
+	}
+	return f, err
+}
+
+// labelsTable reports whether the label is TABLE.COLUMN of a table in a folder: the tables are a database's then.
+func (o *Options) labelsTable(path string) bool {
+	if len(o.Text.Label) != 1 {
+		return false
+	}
+	of, _, typed := strings.Cut(o.Text.Label[0], ".")
+	return typed && database.HoldsTable(o.FS, path, of)
 }
 
 // growsDatabase reports whether tables at path are those of a database whose rows the store has.

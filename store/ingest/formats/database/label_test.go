@@ -24,6 +24,13 @@ func TestLabel(t *testing.T) {
 		}
 		return formats.Open(folder(t, files), o)
 	}
+	folderAlone := folder(t, map[string]string{"a.csv": "a_id,kind\n1,x\n2,y\n", "b.csv": "a_id\n1\n2\n"})
+	found, err := formats.Open(folderAlone, formats.Options{Text: formats.TextOptions{Label: []string{"a.kind"}}}) // says that they are tables of a database
+	if err != nil || len(found.Describe().ClassNames) != 2 || found.Describe().Format != "database" {
+		t.Errorf("tables in a folder, one of which has the label: %v", err)
+	} else if err := found.Close(); err != nil {
+		t.Fatal(err)
+	}
 	src, err := open(grown(), "people.city")
 	if err != nil {
 		t.Fatal(err)

@@ -66,6 +66,11 @@ func tableOf(fs vfs.FS, path string) string {
 	return ""
 }
 
+// HoldsTable reports whether a folder has a file that a table is called by.
+func HoldsTable(fs vfs.FS, dir, name string) bool {
+	return slices.ContainsFunc(tableSuffixes, func(s string) bool { return files.IsFile(fs, fs.PathJoin(dir, name+s)) })
+}
+
 // HasTable reports whether a schema in YAML has a table that the file at path is called by.
 func HasTable(schema string, fs vfs.FS, path string) bool {
 	s, err := ParseSchema("", []byte(schema))
