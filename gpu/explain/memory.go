@@ -8,10 +8,8 @@ import (
 	"slices"
 
 	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/meter"
-	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/buffer"
@@ -129,13 +127,9 @@ func (r *runner) dry(ctx context.Context) (keep, pass int64, err error) {
 	}
 	d := &runner{st: r.st, dev: meter.New(info), c: r.c, cfg: r.cfg, columns: r.columns, around: r.around, done: func() error { return nil }}
 	defer func() { err = errors.Join(err, d.close()) }()
-	if d.queue, err = gpu.NewQueue(d.dev); err != nil {
+	if err := d.make(ctx); err != nil {
 		return 0, 0, err
 	}
-	if d.model, err = nn.New(ctx, d.queue, d.cfg); err != nil {
-		return 0, 0, err
-	}
-	d.keep, d.arena = gpu.NewArena(d.dev), gpu.NewArena(d.dev)
 	d.keep.Bound(math.MaxInt64 / 2) // one chunk: tensors are counted, not chunks
 	d.arena.Bound(math.MaxInt64 / 2)
 	if err := d.place(ctx); err != nil {

@@ -50,18 +50,28 @@ func open(ctx context.Context, st *store.Store, dev gpu.Device, c *train.Checkpo
 			err = errors.Join(err, r.close())
 		}
 	}()
-	if r.queue, err = gpu.NewQueue(dev); err != nil {
-		return nil, err
-	}
-	if r.model, err = nn.New(ctx, r.queue, r.cfg); err != nil {
+	if err := r.make(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.model.Params().Load(ctx, r.queue, c.Params); err != nil {
 		return nil, err
 	}
-	r.vectors, r.done, err = c.Vectors(ctx, st)
-	r.keep, r.arena = gpu.NewArena(dev), gpu.NewArena(dev)
-	return r, err
+	vectors, done, err := c.Vectors(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	r.vectors, r.done = vectors, done
+	return r, nil
+}
+
+// make makes the model and the arenas on the runner's device.
+func (r *runner) make(ctx context.Context) (err error) {
+	if r.queue, err = gpu.NewQueue(r.dev); err != nil {
+		return err
+	}
+	r.keep, r.arena = gpu.NewArena(r.dev), gpu.NewArena(r.dev)
+	r.model, err = nn.New(ctx, r.queue, r.cfg)
+	return err
 }
 
 func (r *runner) close() (err error) {
