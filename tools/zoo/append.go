@@ -102,6 +102,54 @@ func (r *run) take(update bool) error {
 	return errors.Join(r.holds("store"), os.RemoveAll(r.at("new")))
 }
 
+// remove takes every third node out that does not train, with its edges.
+func (r *run) remove() error {
+	if !r.c.Is("format", "edgelist") || r.c.Is("loops", "add") || len(r.g.Types) > 1 { // the rules leave few such cases
+		return nil
+	}
+	after := *r.g
+	after.Nodes, after.Edges, after.Lists = nil, nil, nil
+	number := make([]int, len(r.g.Nodes)) // of those that stay; −1: of others
+	var gone strings.Builder
+	gone.WriteString("id\n")
+	for i, v := range r.g.Nodes {
+		if i%3 == 1 && v.Part != PartTrain {
+			number[i] = -1
+			gone.WriteString(v.ID + "\n")
+			continue
+		}
+		number[i] = len(after.Nodes)
+		after.Nodes = append(after.Nodes, v)
+	}
+	stay := func(edges []Edge) (left []Edge) {
+		for _, e := range edges {
+			if e.Src, e.Dst = number[e.Src], number[e.Dst]; e.Src >= 0 && e.Dst >= 0 {
+				left = append(left, e)
+			}
+		}
+		return left
+	}
+	if len(after.Nodes) == len(r.g.Nodes) {
+		return nil
+	}
+	after.Edges = stay(r.g.kept(r.c))
+	for _, l := range r.g.Lists {
+		after.Lists = append(after.Lists, List{l.Name, stay(l.Edges)})
+	}
+	w := &writer{g: &after, dir: r.at("new"), files: map[string][]byte{"gone.csv": []byte(gone.String())}}
+	if err := w.save(); err != nil {
+		return err
+	}
+	if _, err := r.must("append", r.at("store"), "--nodes", r.at("new/gone.csv"), "--delete", "--quiet"); err != nil {
+		return err
+	}
+	if after.IDs == "dense" { // some are missing
+		after.IDs = "integers"
+	}
+	r.g, r.fromGraph = &after, true
+	return errors.Join(r.holds("store"), os.RemoveAll(r.at("new")))
+}
+
 // appendColumn adds a column of all nodes.
 func (r *run) appendColumn() error {
 	w := &writer{g: r.g, dir: r.at("new"), files: map[string][]byte{}}

@@ -32,7 +32,7 @@ var Axes = []Axis{
 	{"hubs", []string{"none", "0.1", "auto", "train"}},
 	{"dtype", []string{"default", "float16", "bfloat16", "float64", "int8"}},
 	{"normalize", []string{"no", "yes"}},
-	{"before", []string{"nothing", "hop", "partition", "precompute", "precompute-gcn", "each-relation", "append", "append-column", "update", "delete", "again"}},
+	{"before", []string{"nothing", "hop", "partition", "precompute", "precompute-gcn", "each-relation", "append", "append-column", "update", "delete", "remove", "again"}},
 	// What is done with it.
 	{"command", []string{"train", "eval", "predict", "nearest", "resume", "from", "plan", "export-model", "export", "walks", "partition", "ingest"}},
 	{"model", []string{"sage", "gcn", "gat", "gin", "rgcn", "rsage", "rgat", "hgt", "mlp", "distmult", "complex", "transe", "rotate", "dot", "temporal"}},
@@ -132,8 +132,9 @@ var Rules = slices.Concat(
 	only("before", is("hop", "precompute", "precompute-gcn", "each-relation"), "columns", not("0")),
 	only("before", is("each-relation"), "types", not("1")),
 	only("before", is("precompute", "precompute-gcn", "hop"), "types", is("1")),
-	only("before", is("append", "update", "delete"), "format", is("edgelist")),
-	only("before", is("update", "delete"), "loops", not("add")),
+	only("before", is("append", "update", "delete", "remove"), "format", is("edgelist")),
+	only("before", is("update", "delete", "remove"), "loops", not("add")),
+	only("before", is("remove"), "types", is("1")),
 	only("before", is("append-column"), "ids", is("dense")),
 	// What models take.
 	only("encoder", not("none"), "model", is(linkModels...)),

@@ -328,6 +328,8 @@ func (r *run) before() error {
 		return r.appendColumn()
 	case "update", "delete":
 		return r.take(what == "update")
+	case "remove":
+		return r.remove()
 	case "append":
 		return r.append()
 	default:
