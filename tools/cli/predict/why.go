@@ -230,7 +230,9 @@ func featureText(m *store.Manifest, f *explain.Feature, kind int) (name, value s
 	}
 	v := f.Value
 	if s := c.Standard; s != nil {
-		v = v*s.Deviation[f.Element] + s.Mean[f.Element]
+		if v = v*s.Deviation[f.Element] + s.Mean[f.Element]; math.Abs(v) < 1e-6*s.Deviation[f.Element] { // of rounding
+			v = 0
+		}
 	}
 	return name, strconv.FormatFloat(v, 'g', 4, 64)
 }
