@@ -10,13 +10,13 @@ import (
 
 // The picture's sizes, and how much of an explanation it shows.
 const (
-	pictureWidth  = 960
+	pictureWidth  = 1040
 	pictureHeight = 560
 	pictureEdges  = 24 // the largest shares
 	pictureBars   = 16
-	ringX, ringY  = 270, 300 // the node
-	ringNear      = 130
-	ringFar       = 225
+	ringX, ringY  = 300, 300 // the node
+	ringNear      = 112
+	ringFar       = 195
 )
 
 // Colours that people who see red and green alike tell apart: what raises the prediction, what lowers it.
@@ -147,7 +147,7 @@ func place(x *reasons, edges []edgeReason) map[int]*spot {
 
 // drawBars draws the features of the largest shares.
 func drawBars(b *strings.Builder, x *reasons) {
-	const left, middle, top, step, half = 560, 800, 92, 26, 110
+	const left, middle, top, step, half = 640, 890, 92, 26, 110
 	label(b, left, top-14, "start", 13, pictureFaint, "features, of it and its neighbourhood")
 	bars := x.features[:min(len(x.features), pictureBars)]
 	most := 0.
@@ -162,10 +162,10 @@ func drawBars(b *strings.Builder, x *reasons) {
 			from -= width
 		}
 		name := f.name
-		if f.value != "" {
+		if f.value != "" && abs(f.Own) >= abs(f.Others) { // else it is the neighbours' that moves
 			name += " = " + f.value
 		}
-		label(b, middle-half-10, y+13, "end", 12, pictureInk, short(name, 30))
+		label(b, middle-half-10, y+13, "end", 12, pictureInk, short(name, 26))
 		fmt.Fprintf(b, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"16\" rx=\"2\" fill=\"%s\"><title>%s</title></rect>\n", from, y, max(width, 1), colour(f.Share()),
 			html.EscapeString(fmt.Sprintf("%s: %s", name, signed(f.Share()))))
 		if f.Share() < 0 {
