@@ -198,6 +198,20 @@ func TestTimesAreInferred(t *testing.T) {
 			t.Errorf("the time of %s is %q, expected %q", name, got, want)
 		}
 	}
+	first := folder(t, map[string]string{"users.csv": "user_id,age\n7,30\n8,31\n", "visits.csv": "date,user_id,planned\n2020-01-01,7,2019-01-01\n2020-01-02,8,2019-01-02\n"})
+	schema, uses, _, err := formats.Schema(first, formats.Options{Format: "database"})
+	if err != nil || schema.Tables["visits"].Time != "date" { // a first column may be the time
+		t.Errorf("%v, the time of visits is %q, expected date", err, schema.Tables["visits"].Time)
+	}
+	told := map[string]string{}
+	for _, u := range uses {
+		told[strings.Trim(u.Column, `"`)] = u.As
+	}
+	for column, want := range map[string]string{"date": "time of the row", "age": "number: feature users.x", "planned": "date: feature visits.x"} {
+		if !strings.HasPrefix(told[column], want) {
+			t.Errorf("of column %s is told %q, expected %q", column, told[column], want)
+		}
+	}
 	if all := strings.Join(notes, "\n"); !strings.Contains(all, `table plans has dates ["first" "final"]`) || strings.Count(all, "has dates") != 1 {
 		t.Errorf("notes %q", notes)
 	}
