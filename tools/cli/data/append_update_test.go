@@ -204,9 +204,8 @@ func TestAppendTakesEdges(t *testing.T) {
 		{"append s back.csv --delete", cli.ExitFailed, "the store has none of its 3 edges"},
 		{"append s back.csv --delete --update", cli.ExitUsage, "give one of both"},
 		{"append s --delete", cli.ExitUsage, "gstore append STORE INPUT --delete"},
-		{"append s --nodes customer.csv --delete", cli.ExitUsage, "leave it out"},
-		{"append s back.csv --nodes customer.csv --delete", cli.ExitUsage, "leave it out"},
-		{"append s --split-random 60/20/20 --update", cli.ExitUsage, "--update also with tables of nodes"},
+		{"append s back.csv --nodes customer.csv --delete", cli.ExitUsage, "give one of both"},
+		{"append s --split-random 60/20/20 --update", cli.ExitUsage, "or with tables of nodes (--nodes TABLE)"},
 		{"append s back.csv --update", cli.ExitFailed, "its edges have no weight, and the store's have"},
 	} {
 		code, _, says := clitest.Run(t, strings.Fields(c.args)...)
