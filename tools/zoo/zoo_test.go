@@ -24,7 +24,7 @@ func gstore(t *testing.T) Gstore {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Gstore{Path: exe, Env: []string{"GSTORE_TEST_ARGS={ARGS}"}, Timeout: time.Minute}
+	return Gstore{Path: exe, Env: []string{"GSTORE_TEST_ARGS={ARGS}"}, Timeout: 3 * time.Minute}
 }
 
 // lines reads a file of testdata without its comments.
@@ -140,7 +140,7 @@ func TestFindsAPanic(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("#!/bin/sh\necho 'panic: no' >&2\nexit 2\n"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	res, err := Run(context.Background(), &Gstore{Path: bad, Timeout: time.Minute}, Case{"nodes": "5"}, filepath.Join(dir, "case"))
+	res, err := Run(context.Background(), &Gstore{Path: bad, Timeout: 3 * time.Minute}, Case{"nodes": "5"}, filepath.Join(dir, "case"))
 	if err != nil {
 		t.Fatal(err)
 	}
