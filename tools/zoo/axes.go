@@ -103,7 +103,7 @@ var Rules = slices.Concat(
 	only("nodes", is("1", "2"), "partitions", is("auto", "1", "each")),
 	only("nodes", is("3", "5"), "partitions", not("7")),
 	only("hubs", not("none"), "partitions", not("each")),
-	only("partitions", is("each"), "epochs", not("default")), // of a partition a node each pair is a step of links
+	only("partitions", is("each"), "epochs", not("default")),  // of a partition a node each pair is a step of links
 	only("partitions", is("more"), "partitioner", is("file")), // others leave no partition empty
 	only("columns", is("0"), "normalize", is("no")),
 	only("columns", is("0"), "dtype", is("default")),
