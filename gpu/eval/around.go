@@ -44,8 +44,12 @@ type edgeAround struct {
 	row int // of features
 }
 
-// Around reads what lies within so many hops of a node. More than limit edges are an error that wraps [store.ErrBudget].
-func (e *Evaluator) Around(ctx context.Context, node store.NodeID, hops int, limit int64) (*Around, error) {
+// RowsOf reads rows of a column of given nodes, as [store.Store.Features] does.
+type RowsOf func(ctx context.Context, column string, nodes []store.NodeID, dst []byte) ([]byte, error)
+
+// Around reads what lies within so many hops of a node, rows by rowsOf. Degrees and sums of weights of the last hop's nodes, which are one more
+// pass over the edges, are read only where a model asks for those of sources. More than limit edges are an error that wraps [store.ErrBudget].
+func (e *Evaluator) Around(ctx context.Context, node store.NodeID, hops int, limit int64, ofSources bool, rowsOf RowsOf) (*Around, error) {
 	m := e.src.Manifest()
 	if uint64(node) >= m.Nodes {
 		return nil, fmt.Errorf("evaluation: node %d of %d: %w", node, m.Nodes, store.ErrNotFound)
@@ -88,10 +92,13 @@ func (e *Evaluator) Around(ctx context.Context, node store.NodeID, hops int, lim
 		a.Reach = append(a.Reach, len(a.Nodes))
 		frontier = next
 	}
+	if !ofSources {
+		frontier = nil
+	}
 	if err := e.count(ctx, a, frontier, places); err != nil {
 		return nil, err
 	}
-	return a, e.beside(ctx, a)
+	return a, e.beside(ctx, a, rowsOf)
 }
 
 // add appends edges, which are in order.
@@ -125,7 +132,7 @@ func (e *Evaluator) edgesIntoNodes(ctx context.Context, nodes []store.NodeID, fn
 	return e.edges.some(ctx, everything, everything, selection{to: to}, fn)
 }
 
-// count sets how many edges lead into each node, of which those of the last hop are read once more.
+// count sets how many edges lead into each node; those of last are read for it.
 func (e *Evaluator) count(ctx context.Context, a *Around, last []store.NodeID, places map[store.NodeID]uint32) error {
 	a.Degrees = make([]int32, len(a.Nodes))
 	weighs := e.edges.carried().hasWeights
@@ -150,41 +157,11 @@ func (e *Evaluator) count(ctx context.Context, a *Around, last []store.NodeID, p
 	})
 }
 
-// beside reads what lies beside the nodes: a partition's column at a time.
-func (e *Evaluator) beside(ctx context.Context, a *Around) error {
-	m := e.src.Manifest()
-	byPartition := make([][]uint32, len(m.Partitions)) // places of its nodes
-	for i, v := range a.Nodes {
-		p, err := m.Partition(v)
-		if err != nil {
-			return err
-		}
-		byPartition[p] = append(byPartition[p], uint32(i))
-	}
-	var buf []byte
-	read := func(name string, row int, to []byte) error {
-		for p, places := range byPartition {
-			if len(places) == 0 {
-				continue
-			}
-			var err error
-			if buf, err = e.src.ReadColumn(ctx, name, store.PartitionID(p), buf); err != nil {
-				return err
-			}
-			if want := int(m.Partitions[p].Nodes) * row; len(buf) != want {
-				return fmt.Errorf("evaluation: column %s of partition %d has %d bytes, expected %d", name, p, len(buf), want)
-			}
-			for _, i := range places {
-				at := int(a.Nodes[i]-m.Partitions[p].First) * row
-				copy(to[int(i)*row:], buf[at:at+row])
-			}
-		}
-		return nil
-	}
-	a.Rows = nil
+// beside reads what lies beside the nodes.
+func (e *Evaluator) beside(ctx context.Context, a *Around, rowsOf RowsOf) error {
 	for k, c := range e.columns {
-		rows := make([]byte, len(a.Nodes)*c.RowBytes())
-		if err := read(c.Name, c.RowBytes(), rows); err != nil {
+		rows, err := rowsOf(ctx, c.Name, a.Nodes, nil)
+		if err != nil {
 			return err
 		}
 		e.forget(k, rows)
@@ -192,18 +169,26 @@ func (e *Evaluator) beside(ctx context.Context, a *Around) error {
 	}
 	if e.typeColumn != "" {
 		a.Types = make([]uint32, len(a.Nodes))
-		if err := read(e.typeColumn, 4, blocks.Bytes(a.Types)); err != nil {
+		if _, err := rowsOf(ctx, e.typeColumn, a.Nodes, blocks.Bytes(a.Types)); err != nil {
 			return err
 		}
 	}
-	return e.vectorsBeside(ctx, a, byPartition)
+	return e.vectorsBeside(ctx, a)
 }
 
 // vectorsBeside reads the learned vectors of nodes that lie in a table.
-func (e *Evaluator) vectorsBeside(ctx context.Context, a *Around, byPartition [][]uint32) error {
+func (e *Evaluator) vectorsBeside(ctx context.Context, a *Around) error {
 	x, m := e.o.Vectors, e.src.Manifest()
 	if x == nil {
 		return nil
+	}
+	byPartition := make([][]uint32, len(m.Partitions)) // places of its nodes
+	for i, v := range a.Nodes {
+		p, err := m.Partition(v)
+		if err != nil {
+			return err
+		}
+		byPartition[p] = append(byPartition[p], uint32(i))
 	}
 	row := 4 * e.o.Model.Hidden
 	of := map[uint32][]byte{} // by place

@@ -104,7 +104,7 @@ func (r *runner) read(ctx context.Context, node store.NodeID, o Options) error {
 	if err != nil {
 		return fmt.Errorf("explain: %w", err)
 	}
-	if r.around, err = e.Around(ctx, node, r.model.Hops(), limit); err != nil {
+	if r.around, err = e.Around(ctx, node, r.model.Hops(), limit, r.model.ReadsDegrees() || r.cfg.SymmetricWeights(), r.st.Features); err != nil {
 		return fmt.Errorf("explain: %w", err)
 	}
 	if o.MemoryBytes > 0 {

@@ -142,7 +142,7 @@ func (r *runner) graphs() *nn.Unshared {
 			u.Graphs, u.Of = append(u.Graphs, gpu.Graph{NumDst: n, NumSrc: n}), append(u.Of, nil)
 			continue
 		}
-		edges := r.edgesInto(n)
+		edges, _ := slices.BinarySearch(a.Dst, uint32(n)) // those into the first n nodes
 		indptr, indices := make([]int32, n+1), make([]int32, edges)
 		of, places := make([]uint32, n+edges), make([]int64, edges)
 		for v := range n {
@@ -181,15 +181,6 @@ func (r *runner) graphs() *nn.Unshared {
 		u.Graphs, u.Of = append(u.Graphs, g), append(u.Of, of)
 	}
 	return u
-}
-
-// edgesInto is how many edges lead into the first n nodes.
-func (r *runner) edgesInto(n int) int {
-	edges := 0
-	for edges < len(r.around.Dst) && int(r.around.Dst[edges]) < n {
-		edges++
-	}
-	return edges
 }
 
 // point is a pass at one point of a path.
