@@ -28,6 +28,18 @@ type Checkpoint struct {
 	Params      []byte       `json:"-"` // little-endian float32, see [nn.Params.Save]
 }
 
+// Classes are the names of the model's classes or labels: its own, or a store's; nil where they have none, and of numbers.
+func (c *Checkpoint) Classes(m *store.Manifest) []string {
+	names := c.ClassNames
+	if names == nil {
+		names = m.Schema.ClassNames
+	}
+	if c.Model.Numbers != nil || len(names) != c.Model.Out {
+		return nil
+	}
+	return names
+}
+
 // Begin is what a run that begins with the model needs; an error where its learned vectors lie in a table.
 func (c *Checkpoint) Begin() (*config.Begin, error) {
 	if c.VectorTable != nil {

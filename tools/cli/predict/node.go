@@ -139,15 +139,9 @@ type classWriter struct {
 
 // openClasses begins the output: node, class, its probability, and that of every class.
 func (p *prediction) openClasses(cp *train.Checkpoint) (*classWriter, error) {
-	w := &classWriter{classes: cp.Model.Out, names: cp.ClassNames, several: cp.Model.MultiLabel}
+	w := &classWriter{classes: cp.Model.Out, names: cp.Classes(p.st.Manifest()), several: cp.Model.MultiLabel}
 	if cp.Model.Numbers != nil {
 		w.numbers, w.classes = true, 0
-	}
-	if w.names == nil {
-		w.names = p.st.Manifest().Schema.ClassNames
-	}
-	if len(w.names) != w.classes {
-		w.names = nil
 	}
 	columns := []column{{"node", integers, 10}, {"class", integers, 5}, {"probability", numbers, 11}}
 	first := len(columns)

@@ -104,8 +104,7 @@ func (p *prediction) idOf(ctx context.Context, names *export.Names, v store.Node
 
 // classToExplain is the number of the class or label that --explain names; −1: the predicted one.
 func (p *prediction) classToExplain(cp *train.Checkpoint) (int, error) {
-	names := p.classNames(cp)
-	known := names
+	known := cp.Classes(p.st.Manifest())
 	if known == nil {
 		for c := range cp.Model.Out {
 			known = append(known, strconv.Itoa(c))
@@ -130,21 +129,6 @@ func few(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// classNames are those of the model's classes or labels; nil: they have numbers.
-func (p *prediction) classNames(cp *train.Checkpoint) []string {
-	if cp.Model.Numbers != nil {
-		return nil
-	}
-	names := cp.ClassNames
-	if names == nil {
-		names = p.st.Manifest().Schema.ClassNames
-	}
-	if len(names) != cp.Model.Out {
-		return nil
-	}
-	return names
-}
-
 // named gives an explanation the user's names, and puts the largest shares first.
 func (p *prediction) named(ctx context.Context, cp *train.Checkpoint, x *explain.Explanation, names *export.Names) (*reasons, error) {
 	m := p.st.Manifest()
@@ -162,8 +146,8 @@ func (p *prediction) named(ctx context.Context, cp *train.Checkpoint, x *explain
 	}
 	w.node = w.ids[0]
 	if cp.Model.Numbers == nil {
-		if w.class = strconv.Itoa(x.Class); p.classNames(cp) != nil {
-			w.class = p.classNames(cp)[x.Class]
+		if w.class = strconv.Itoa(x.Class); cp.Classes(m) != nil {
+			w.class = cp.Classes(m)[x.Class]
 		}
 	}
 	part, err := m.Partition(x.Nodes[0])

@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"strings"
+
+	opts "github.com/gstore/gstore/gpu/options"
 )
 
 // The picture's sizes, and how much of an explanation it shows.
@@ -64,7 +66,7 @@ func drawAround(b *strings.Builder, x *reasons) {
 	spots := place(x, edges)
 	most := 0.
 	for _, e := range edges {
-		most = max(most, abs(e.Edge.Share))
+		most = max(most, math.Abs(e.Edge.Share))
 	}
 	for i := len(edges) - 1; i >= 0; i-- { // the largest on top
 		e := edges[i]
@@ -72,7 +74,7 @@ func drawAround(b *strings.Builder, x *reasons) {
 		if !from.placed || !to.placed {
 			continue
 		}
-		width := 1 + 6*abs(e.Edge.Share)/most
+		width := 1 + 6*math.Abs(e.Edge.Share)/most
 		if e.Src == e.Dst {
 			fmt.Fprintf(b, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"14\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\"/>\n", from.x, from.y-18, colour(e.Edge.Share), width)
 			continue
@@ -152,17 +154,17 @@ func drawBars(b *strings.Builder, x *reasons) {
 	bars := x.features[:min(len(x.features), pictureBars)]
 	most := 0.
 	for _, f := range bars {
-		most = max(most, abs(f.Share()))
+		most = max(most, math.Abs(f.Share()))
 	}
 	for i, f := range bars {
 		y := float64(top + i*step)
-		width := half * abs(f.Share()) / most
+		width := half * math.Abs(f.Share()) / most
 		from := float64(middle)
 		if f.Share() < 0 {
 			from -= width
 		}
 		name := f.name
-		if f.value != "" && abs(f.Own) >= abs(f.Others) { // else it is the neighbours' that moves
+		if f.value != "" && math.Abs(f.Own) >= math.Abs(f.Others) { // else it is the neighbours' that moves
 			name += " = " + f.value
 		}
 		label(b, middle-half-10, y+13, "end", 12, pictureInk, short(name, 26))
@@ -176,7 +178,7 @@ func drawBars(b *strings.Builder, x *reasons) {
 	}
 	fmt.Fprintf(b, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"%s\"/>\n", middle, top-4, middle, top+len(bars)*step, pictureLine)
 	if n := len(x.features) - len(bars); n > 0 {
-		label(b, middle-half-10, float64(top+len(bars)*step+13), "end", 12, pictureFaint, counted(n, "other", "others"))
+		label(b, middle-half-10, float64(top+len(bars)*step+13), "end", 12, pictureFaint, opts.Count(n, "other"))
 	}
 }
 

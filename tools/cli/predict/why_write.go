@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
+	opts "github.com/gstore/gstore/gpu/options"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/tools/cli/command"
 )
@@ -81,7 +83,7 @@ func (w *reasonWriter) asText(x *reasons) error {
 	fmt.Fprintf(&b, "%s: %s\n", x.node, x.what())
 	others := "its own alone"
 	if n := len(x.Nodes) - 1; n > 0 {
-		others = fmt.Sprintf("its own and those of %s around it", counted(n, "node", "nodes"))
+		others = fmt.Sprintf("its own and those of %s around it", opts.Count(n, "node"))
 	}
 	fmt.Fprintf(&b, "\nfeatures, %s, move it from %s, where all are 0, by %s:\n", others, shown(x.Silent), signed(x.Says-x.Silent))
 	top := w.p.top
@@ -106,7 +108,7 @@ func (w *reasonWriter) asText(x *reasons) error {
 		for _, f := range x.features[top:] {
 			sum += f.Share()
 		}
-		fmt.Fprintf(&b, "  %8s  %s\n", signed(sum), counted(n, "other", "others"))
+		fmt.Fprintf(&b, "  %8s  %s\n", signed(sum), opts.Count(n, "other"))
 	}
 	if of := byColumn(x); len(of) > 1 {
 		fmt.Fprintf(&b, "  by column: %s\n", strings.Join(of[:min(len(of), columnsShown)], ", "))
@@ -114,7 +116,7 @@ func (w *reasonWriter) asText(x *reasons) error {
 	if len(x.Edges) == 0 {
 		fmt.Fprintf(&b, "\nno edge leads to it.\n")
 	} else {
-		fmt.Fprintf(&b, "\nwhat comes along %s moves it from %s, where nothing does, by %s:\n", counted(len(x.Edges), "edge", "edges"), shown(x.Alone), signed(x.Says-x.Alone))
+		fmt.Fprintf(&b, "\nwhat comes along %s moves it from %s, where nothing does, by %s:\n", opts.Count(len(x.Edges), "edge"), shown(x.Alone), signed(x.Says-x.Alone))
 		for _, e := range x.edges[:min(top, len(x.edges))] {
 			line := fmt.Sprintf("  %8s  %s → %s  %s", signed(e.Edge.Share), e.from, e.to, e.relation)
 			if e.count > 1 {
@@ -127,10 +129,10 @@ func (w *reasonWriter) asText(x *reasons) error {
 			for _, e := range x.edges[top:] {
 				sum += e.Edge.Share
 			}
-			fmt.Fprintf(&b, "  %8s  %s\n", signed(sum), counted(n, "other", "others"))
+			fmt.Fprintf(&b, "  %8s  %s\n", signed(sum), opts.Count(n, "other"))
 		}
 	}
-	if gap := max(abs(x.FeatureGap), abs(x.EdgeGap)); gap > .02*max(abs(x.Says-x.Silent), abs(x.Says-x.Alone))+1e-3 {
+	if gap := max(math.Abs(x.FeatureGap), math.Abs(x.EdgeGap)); gap > .02*max(math.Abs(x.Says-x.Silent), math.Abs(x.Says-x.Alone))+1e-3 {
 		fmt.Fprintf(&b, "\nthe shares miss their sum by %s, after %d steps\n", shown(gap), x.Steps)
 	}
 	_, err := io.WriteString(w.to, b.String())
@@ -150,19 +152,9 @@ func byColumn(x *reasons) (of []string) {
 		}
 		sums[f.Column] += f.Share()
 	}
-	slices.SortStableFunc(columns, func(a, b string) int { return cmp.Compare(abs(sums[b]), abs(sums[a])) })
+	slices.SortStableFunc(columns, func(a, b string) int { return cmp.Compare(math.Abs(sums[b]), math.Abs(sums[a])) })
 	for _, c := range columns {
 		of = append(of, fmt.Sprintf("%s %s", strings.TrimSuffix(c, store.NodeSuffix), signed(sums[c])))
 	}
 	return of
-}
-
-func abs(v float64) float64 { return max(v, -v) }
-
-// counted is a number of things.
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

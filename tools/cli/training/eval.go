@@ -289,10 +289,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 			told.tell(e)
 		}
 	}
-	names := cp.ClassNames
-	if names == nil {
-		names = st.Manifest().Schema.ClassNames
-	}
+	names := cp.Classes(st.Manifest())
 	if o.byClass && e.JSON {
 		o.tellClasses(e, names, r.Metrics)
 	}
@@ -318,8 +315,8 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 			if !math.IsNaN(m.AUC) {
 				f[s+"_auc"] = m.AUC
 			}
-			if m.Calibration != nil {
-				f[s+"_calibration_error"] = m.Calibration.Error()
+			if c := m.Calibration; c != nil && !math.IsNaN(c.Error()) {
+				f[s+"_calibration_error"] = c.Error()
 			}
 			if !math.IsNaN(m.AveragePrecision) {
 				f[s+"_average_precision"] = m.AveragePrecision
