@@ -1,16 +1,15 @@
 package formats
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/database"
-	"github.com/gstore/gstore/store/ingest/formats/parquet"
 	"github.com/gstore/gstore/store/ingest/formats/table"
 	"github.com/gstore/gstore/store/ingest/formats/tables"
-	"github.com/gstore/gstore/store/ingest/formats/text"
 )
 
 // labelledEdges opens a table of edges of which a column is the label: what is learned is said of edges, such as a rating. Each edge is a node
@@ -24,7 +23,7 @@ func labelledEdges(path string, o Options) (ingest.Source, error) {
 	if err != nil || info.IsDir() {
 		return nil, nil // what opens it says so
 	}
-	t, err := openTable(path, o)
+	t, err := tables.OpenTable(o.FS, path, o.tableText())
 	if err != nil {
 		return nil, nil
 	}
@@ -46,7 +45,7 @@ func labelledEdges(path string, o Options) (ingest.Source, error) {
 	rows := &database.Table{File: base, Columns: map[string]database.Kind{label: database.Label}}
 	s := &database.Schema{Tables: map[string]*database.Table{name: rows}}
 	for _, k := range ends {
-		kind := endType(names[k])
+		kind := cmp.Or(table.EndType(names[k], nil), "node")
 		if kind == name {
 			return nil, ingest.Inputf(path, "the file is called as the type of its column %q: call it by what an edge is", names[k])
 		}
@@ -62,13 +61,6 @@ func labelledEdges(path string, o Options) (ingest.Source, error) {
 	return src, nil
 }
 
-func openTable(path string, o Options) (table.Table, error) {
-	if tables.IsParquet(o.FS, path) {
-		return parquet.Open(o.FS, path)
-	}
-	return text.OpenTable(o.FS, path, o.tableText())
-}
-
 // endsOf are the columns of the ends: as those of edges are called, or the two that are called TYPE_id.
 func endsOf(names []string, label string, o *TextOptions) (ends []int, ok bool) {
 	meaning, ok := table.EdgeMeanings(names, o)
@@ -81,13 +73,4 @@ func endsOf(names []string, label string, o *TextOptions) (ends []int, ok bool) 
 		}
 	}
 	return ends, len(ends) == 2
-}
-
-// endType is what the nodes are called that a column of ends names: TYPE of TYPE_id, else node.
-func endType(column string) string {
-	kind, ok := strings.CutSuffix(strings.ToLower(strings.TrimSpace(column)), "_id")
-	if !ok || slices.Contains([]string{"src", "dst", "source", "target", "from", "to", "head", "tail"}, kind) {
-		return "node"
-	}
-	return kind
 }

@@ -168,11 +168,10 @@ func (in *input) folder() error {
 	}
 	slices.Sort(names)
 	for _, file := range names {
-		k := slices.IndexFunc(tableSuffixes, func(s string) bool { return strings.HasSuffix(file, s) })
-		if k < 0 || strings.HasPrefix(file, ".") || strings.HasPrefix(file, "_") {
+		name := tableOf(in.fs, file)
+		if name == "" || strings.HasPrefix(file, ".") || strings.HasPrefix(file, "_") {
 			continue
 		}
-		name := strings.TrimSuffix(file, tableSuffixes[k])
 		if other := in.own.Tables[name]; other != nil {
 			return ingest.Inputf(dir, "table %q has two files, %s and %s: a schema says which (--schema)", name, other.File, file)
 		}

@@ -45,7 +45,7 @@ func typedEnds(names []string, o *Options) (known []int) {
 		if typeOf(n, types) != "" {
 			known = append(known, k)
 		}
-		if endType(n, types) != "" {
+		if EndType(n, types) != "" {
 			any = append(any, k)
 		}
 	}
@@ -55,8 +55,8 @@ func typedEnds(names []string, o *Options) (known []int) {
 	return known
 }
 
-// endType is typeOf, or the TYPE of a column TYPE_id that no table has.
-func endType(column string, types []string) string {
+// EndType is the type that a column of ends is called by: one of types, or else the TYPE of a column TYPE_id; "" = by none.
+func EndType(column string, types []string) string {
 	if t := typeOf(column, types); t != "" {
 		return t
 	}
@@ -82,7 +82,7 @@ func TypedIDs(t string) []string {
 // EndTypes says which types the ends of edges are of: as their columns are called, else those that were found by other means, if any, or
 // else the first and the last of two types at most.
 func EndTypes(where string, ends, found [2]string, types []string) (srcType, dstType string, err error) {
-	srcType, dstType = cmp.Or(endType(ends[0], types), found[0]), cmp.Or(endType(ends[1], types), found[1])
+	srcType, dstType = cmp.Or(EndType(ends[0], types), found[0]), cmp.Or(EndType(ends[1], types), found[1])
 	if (srcType == "" || dstType == "") && len(types) > 2 {
 		return "", "", ingest.Inputf(where, "the types of %q and %q are unknown: call the columns TYPE_id of two of %q", ends[0], ends[1], types)
 	}
@@ -105,7 +105,7 @@ func EndTypes(where string, ends, found [2]string, types []string) (srcType, dst
 // CalledByTypes reports whether a column of ends is called by a type: one of types, or any TYPE_id, which may be a type that none has.
 // Without types none is.
 func CalledByTypes(ends [2]string, types []string) bool {
-	return types != nil && (endType(ends[0], types) != "" || endType(ends[1], types) != "")
+	return types != nil && (EndType(ends[0], types) != "" || EndType(ends[1], types) != "")
 }
 
 // TellEnds adds to what columns became the types of edges' ends.

@@ -89,8 +89,8 @@ func addNodes(s *parts.Source, tables []*nodeTable) error {
 	return nil
 }
 
-// openTable opens a table by its name's ending.
-func openTable(fs vfs.FS, path string, o table.Options) (table.Table, error) {
+// OpenTable opens a table by its name's ending.
+func OpenTable(fs vfs.FS, path string, o table.Options) (table.Table, error) {
 	if IsParquet(fs, path) {
 		return parquet.Open(fs, path)
 	}
@@ -110,7 +110,7 @@ func AddNodes(s *parts.Source, fs vfs.FS, named []Named, o table.Options) error 
 func openNodes(fs vfs.FS, named []Named, o table.Options) (tables []*nodeTable, err error) {
 	for _, from := range named {
 		path, o := from.Path, from.options(o)
-		t, err := openTable(fs, path, o)
+		t, err := OpenTable(fs, path, o)
 		if err != nil {
 			return nil, err
 		}
