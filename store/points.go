@@ -50,6 +50,76 @@ func (s *Store) Features(ctx context.Context, column string, nodes []NodeID, dst
 	})
 }
 
+// EdgeRow says where a column of edges has an edge's row: in the partition of its destination, in the stripe's order.
+type EdgeRow struct {
+	Partition PartitionID
+	Row       uint64
+}
+
+// EdgeRows is [Store.Features] of a column of edges. A row that there is not is [ErrNotFound].
+func (s *Store) EdgeRows(ctx context.Context, column string, edges []EdgeRow, dst []byte) ([]byte, error) {
+	c, err := s.manifest.Column(column)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Role.OnEdges() {
+		return nil, fmt.Errorf("%w: column %q lies on nodes, expected one of edges", ErrInvalid, column)
+	}
+	if err := cmp.Or(s.check(), ctx.Err()); err != nil {
+		return nil, err
+	}
+	parts := make([][]point, len(s.manifest.Partitions))
+	for i, e := range edges {
+		if int(e.Partition) >= len(parts) {
+			return nil, fmt.Errorf("%w: partition %d of %d", ErrNotFound, e.Partition, len(parts))
+		}
+		_, x, err := s.Files().Column(column, e.Partition)
+		if err != nil {
+			return nil, err
+		}
+		if e.Row >= x.Rows {
+			return nil, fmt.Errorf("%w: edge %d of %d in partition %d", ErrNotFound, e.Row, x.Rows, e.Partition)
+		}
+		parts[e.Partition] = append(parts[e.Partition], point{row: e.Row, to: i})
+	}
+	coded := make([][]point, len(parts)) // of extents that hold codes
+	for p, rows := range parts {
+		slices.SortFunc(rows, func(a, b point) int { return cmp.Compare(a.row, b.row) })
+		if len(rows) == 0 {
+			continue
+		}
+		f, _, err := s.Files().Column(column, PartitionID(p))
+		if err != nil {
+			return nil, err
+		}
+		if c.Coded(f) {
+			coded[p], parts[p] = rows, nil
+		}
+	}
+	where := func(p PartitionID) (*blocks.File, blocks.Extent, NodeRows, error) {
+		f, e, err := s.Files().Column(column, p)
+		return f, e, NodeRows{Rows: e.Rows, Nodes: e.Rows, rowBytes: c.RowBytes()}, err
+	}
+	if dst, err = s.readRows(ctx, parts, len(edges), c.RowBytes(), dst, where); err != nil || c.Values == nil {
+		return dst, err
+	}
+	codes, err := s.readRows(ctx, coded, len(edges), 1, nil, where)
+	for p, rows := range coded {
+		if len(rows) == 0 || err != nil {
+			continue
+		}
+		var f *blocks.File
+		var e blocks.Extent
+		if f, e, _, err = where(PartitionID(p)); err != nil {
+			break
+		}
+		for _, r := range rows {
+			err = cmp.Or(err, c.decode(f, e, dst[r.to*c.RowBytes():], codes[r.to:r.to+1]))
+		}
+	}
+	return dst, err
+}
+
 // ExternalInts writes the external ids of given nodes to external, of the same length, where ids are integers.
 func (s *Store) ExternalInts(ctx context.Context, nodes []NodeID, external []uint64) error {
 	if len(external) != len(nodes) {
@@ -123,7 +193,12 @@ func (s *Store) readPoints(ctx context.Context, nodes []NodeID, width int, dst [
 	if err != nil {
 		return nil, err
 	}
-	need := len(nodes) * width
+	return s.readRows(ctx, parts, len(nodes), width, dst, where)
+}
+
+// readRows is readPoints of n rows that are sorted by where they lie.
+func (s *Store) readRows(ctx context.Context, parts [][]point, n, width int, dst []byte, where func(PartitionID) (*blocks.File, blocks.Extent, NodeRows, error)) ([]byte, error) {
+	need := n * width
 	if cap(dst) < need {
 		dst = make([]byte, need)
 	}

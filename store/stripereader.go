@@ -23,6 +23,7 @@ type StripeReader struct {
 type BucketPart struct {
 	blocks.Bucket
 	Src, Dst PartitionID
+	First    uint64 // number of its first edge in the stripe
 	// Columns holds the bucket's rows of each column asked for.
 	Columns [][]byte
 }
@@ -194,7 +195,7 @@ func (r *StripeReader) run(ctx context.Context, f *blocks.File, e blocks.Extent,
 		if err != nil {
 			return inExtent(f, e, err)
 		}
-		part.Bucket, part.Src = k, PartitionID(i)
+		part.Bucket, part.Src, part.First = k, PartitionID(i), dir.FirstEdge(i)
 		for c, info := range r.columns {
 			w := uint64(info.RowBytes())
 			part.Columns[c] = columns[c][(dir.FirstEdge(i)-first)*w : (dir.FirstEdge(i+1)-first)*w]

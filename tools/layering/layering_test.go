@@ -29,7 +29,7 @@ var inner = map[string][][]string{
 		{"store"},
 		{"store/budget"},
 		{"store/table", "store/ingest", "store/stats", "store/storegraph"},
-		{"store/buffer", "store/ingest/formats", "store/export", "store/verify", "store/storetest"},
+		{"store/adjacency", "store/buffer", "store/ingest/formats", "store/export", "store/verify", "store/storetest"},
 		{"store/buffer/metrics", "store/rows", "store/ingest/ingesttest"},
 	},
 	"sampler": {{"sampler/keyed"}, {"sampler/macro", "sampler/mini"}, {"sampler/negative", "sampler/walk", "sampler/asof"}},
