@@ -4,16 +4,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
 )
 
-// Around is all that a model reads to say something of one node: the nodes within its hops, the edges that lead from one to the next,
+// Around is all that a model reads to say something of some nodes: the nodes within its hops, the edges that lead from one to the next,
 // and what lies beside both.
 type Around struct {
-	Nodes []store.NodeID // that node, then those one hop away in ascending order, then those two hops away, …
+	Nodes []store.NodeID // those nodes, then those one hop away in ascending order, then those two hops away, …
 	Reach []int          // how many of Nodes lie within each number of hops, from 0 on
 	// Dst and Src are the ends of each edge, as places in Nodes, in ascending order: of all edges into nodes that lie nearer than the last
 	// hop. Parallel ones are all there.
@@ -37,47 +38,54 @@ type AroundTable struct {
 // Columns are the features that the evaluator reads, in its order.
 func (e *Evaluator) Columns() []*store.ColumnInfo { return e.columns }
 
-// edgeAround is an edge as it is found.
-type edgeAround struct {
-	dst, src store.NodeID
-	about
-	row int // of features
+// Message is an edge as a model reads it: of an undirected store each in both directions, of a directed one, where the model reads relations,
+// against its direction as an inverse relation.
+type Message struct {
+	Dst, Src store.NodeID
+	Relation uint16
+	Weight   float32   // as it counts
+	Features []float32 // of a model that reads them: those of [Options].EdgeFeatures
 }
 
-// RowsOf reads rows of a column of given nodes, as [store.Store.Features] does.
-type RowsOf func(ctx context.Context, column string, nodes []store.NodeID, dst []byte) ([]byte, error)
+// Near is where [Evaluator.Around] reads.
+type Near struct {
+	// Into calls fn for every message into some nodes, until that reports false.
+	Into func(ctx context.Context, nodes []store.NodeID, fn func(x Message) bool) error
+	// Rows reads rows of a column of given nodes, as [store.Store.Features] does.
+	Rows func(ctx context.Context, column string, nodes []store.NodeID, dst []byte) ([]byte, error)
+	// Degrees, if it is not nil, is how many messages lead to a node: Into is not asked for what is only counted, unless they have weights.
+	Degrees func(node store.NodeID) (int64, error)
+}
 
-// Around reads what lies within so many hops of a node, rows by rowsOf. Degrees and sums of weights of the last hop's nodes, which are one more
-// pass over the edges, are read only where a model asks for those of sources. More than limit edges are an error that wraps [store.ErrBudget].
-func (e *Evaluator) Around(ctx context.Context, node store.NodeID, hops int, limit int64, ofSources bool, rowsOf RowsOf) (*Around, error) {
-	m := e.src.Manifest()
-	if uint64(node) >= m.Nodes {
-		return nil, fmt.Errorf("evaluation: node %d of %d: %w", node, m.Nodes, store.ErrNotFound)
+// Around reads what lies within so many hops of nodes, which are distinct. Degrees and sums of weights of the last hop's nodes are
+// read only where a model asks for those of sources. More than limit edges are an error that wraps [store.ErrBudget].
+func (e *Evaluator) Around(ctx context.Context, nodes []store.NodeID, hops int, limit int64, ofSources bool, near Near) (*Around, error) {
+	a := &Around{Nodes: slices.Clone(nodes), Reach: []int{len(nodes)}}
+	places := map[store.NodeID]uint32{}
+	for i, v := range nodes {
+		places[v] = uint32(i)
 	}
-	a := &Around{Nodes: []store.NodeID{node}, Reach: []int{1}}
-	places := map[store.NodeID]uint32{node: 0}
-	frontier, columns := a.Nodes, e.edges.featureColumns()
+	frontier := a.Nodes
 	for hop := range hops {
-		var found []edgeAround
-		var rows []float32
-		var more error
-		err := e.edgesIntoNodes(ctx, frontier, func(d, s uint32, x about) {
-			if int64(len(a.Dst)+len(found)) >= limit {
-				more = fmt.Errorf("%w: more than %d edges lead to it within %d hops: give it more", store.ErrBudget, limit, hop+1)
-				return
+		var found []Message
+		more := false
+		err := near.Into(ctx, frontier, func(x Message) bool {
+			if more = int64(len(a.Dst)+len(found)) >= limit; !more {
+				found = append(found, x)
 			}
-			found = append(found, edgeAround{store.NodeID(d), store.NodeID(s), x, len(rows)})
-			rows = append(rows, make([]float32, columns)...)
-			e.edges.featuresOf(x.edge, rows[len(rows)-columns:])
+			return !more
 		})
-		if err = cmp.Or(err, more); err != nil {
+		if more && err == nil {
+			err = fmt.Errorf("%w: more than %d edges lead to it within %d hops: give it more", store.ErrBudget, limit, hop+1)
+		}
+		if err != nil {
 			return nil, err
 		}
 		var next []store.NodeID
 		for _, x := range found {
-			if _, ok := places[x.src]; !ok {
-				places[x.src] = 0
-				next = append(next, x.src)
+			if _, ok := places[x.Src]; !ok {
+				places[x.Src] = 0
+				next = append(next, x.Src)
 			}
 		}
 		slices.Sort(next)
@@ -85,40 +93,46 @@ func (e *Evaluator) Around(ctx context.Context, node store.NodeID, hops int, lim
 			places[v] = uint32(len(a.Nodes))
 			a.Nodes = append(a.Nodes, v)
 		}
-		slices.SortStableFunc(found, func(x, y edgeAround) int {
-			return cmp.Or(cmp.Compare(places[x.dst], places[y.dst]), cmp.Compare(x.src, y.src))
+		slices.SortStableFunc(found, func(x, y Message) int {
+			return cmp.Or(cmp.Compare(places[x.Dst], places[y.Dst]), cmp.Compare(x.Src, y.Src))
 		})
-		a.add(e, found, rows, places)
+		a.add(e.edges.carried(), found, places)
 		a.Reach = append(a.Reach, len(a.Nodes))
 		frontier = next
 	}
 	if !ofSources {
 		frontier = nil
 	}
-	if err := e.count(ctx, a, frontier, places); err != nil {
+	if err := e.count(ctx, a, frontier, places, near); err != nil {
 		return nil, err
 	}
-	return a, e.beside(ctx, a, rowsOf)
+	return a, e.beside(ctx, a, near)
 }
 
 // add appends edges, which are in order.
-func (a *Around) add(e *Evaluator, found []edgeAround, rows []float32, places map[store.NodeID]uint32) {
-	columns, has := e.edges.featureColumns(), e.edges.carried()
+func (a *Around) add(has carried, found []Message, places map[store.NodeID]uint32) {
 	for _, x := range found {
-		a.Dst, a.Src = append(a.Dst, places[x.dst]), append(a.Src, places[x.src])
+		a.Dst, a.Src = append(a.Dst, places[x.Dst]), append(a.Src, places[x.Src])
 		if has.hasRelations {
-			a.Relations = append(a.Relations, x.relation)
+			a.Relations = append(a.Relations, x.Relation)
 		}
 		if has.hasWeights {
-			a.Weights = append(a.Weights, x.weight)
+			a.Weights = append(a.Weights, x.Weight)
 		}
-		a.Features = append(a.Features, rows[x.row:x.row+columns]...)
+		a.Features = append(a.Features, x.Features...)
 	}
 }
 
-// edgesIntoNodes calls fn for every edge into some nodes, with its ends' numbers in the store.
-func (e *Evaluator) edgesIntoNodes(ctx context.Context, nodes []store.NodeID, fn func(d, s uint32, x about)) error {
+// ByPasses reads messages by passes over the partitions that they lead to, of an undirected store over all.
+func (e *Evaluator) ByPasses(st *store.Store) Near { return Near{Into: e.intoNodes, Rows: st.Features} }
+
+func (e *Evaluator) intoNodes(ctx context.Context, nodes []store.NodeID, fn func(x Message) bool) error {
 	m := e.src.Manifest()
+	for _, v := range nodes {
+		if uint64(v) >= m.Nodes {
+			return fmt.Errorf("evaluation: node %d of %d: %w", v, m.Nodes, store.ErrNotFound)
+		}
+	}
 	to, err := newNodeSet(m.Partitions, m.Nodes)
 	if err != nil {
 		return err
@@ -129,11 +143,22 @@ func (e *Evaluator) edgesIntoNodes(ctx context.Context, nodes []store.NodeID, fn
 	}
 	to.seal()
 	everything := Tile{Hi: len(m.Partitions), Nodes: int(m.Nodes)}
-	return e.edges.some(ctx, everything, everything, selection{to: to}, fn)
+	columns, ended := e.edges.featureColumns(), false
+	return e.edges.some(ctx, everything, everything, selection{to: to}, func(d, s uint32, x about) {
+		if ended {
+			return
+		}
+		own := Message{Dst: store.NodeID(d), Src: store.NodeID(s), Relation: x.relation, Weight: x.weight}
+		if columns > 0 {
+			own.Features = make([]float32, columns)
+			e.edges.featuresOf(x.edge, own.Features)
+		}
+		ended = !fn(own)
+	})
 }
 
 // count sets how many edges lead into each node; those of last are read for it.
-func (e *Evaluator) count(ctx context.Context, a *Around, last []store.NodeID, places map[store.NodeID]uint32) error {
+func (e *Evaluator) count(ctx context.Context, a *Around, last []store.NodeID, places map[store.NodeID]uint32, near Near) error {
 	a.Degrees = make([]int32, len(a.Nodes))
 	weighs := e.edges.carried().hasWeights
 	if weighs {
@@ -148,19 +173,30 @@ func (e *Evaluator) count(ctx context.Context, a *Around, last []store.NodeID, p
 	if len(last) == 0 {
 		return nil
 	}
-	return e.edgesIntoNodes(ctx, last, func(d, _ uint32, x about) {
-		at := places[store.NodeID(d)]
+	if near.Degrees != nil && !weighs {
+		for _, v := range last {
+			n, err := near.Degrees(v)
+			if err != nil {
+				return err
+			}
+			a.Degrees[places[v]] = int32(min(n, math.MaxInt32))
+		}
+		return nil
+	}
+	return near.Into(ctx, last, func(x Message) bool {
+		at := places[x.Dst]
 		a.Degrees[at]++
 		if weighs {
-			a.Sums[at] += float64(x.weight)
+			a.Sums[at] += float64(x.Weight)
 		}
+		return true
 	})
 }
 
 // beside reads what lies beside the nodes.
-func (e *Evaluator) beside(ctx context.Context, a *Around, rowsOf RowsOf) error {
+func (e *Evaluator) beside(ctx context.Context, a *Around, near Near) error {
 	for k, c := range e.columns {
-		rows, err := rowsOf(ctx, c.Name, a.Nodes, nil)
+		rows, err := near.Rows(ctx, c.Name, a.Nodes, nil)
 		if err != nil {
 			return err
 		}
@@ -169,7 +205,7 @@ func (e *Evaluator) beside(ctx context.Context, a *Around, rowsOf RowsOf) error 
 	}
 	if e.typeColumn != "" {
 		a.Types = make([]uint32, len(a.Nodes))
-		if _, err := rowsOf(ctx, e.typeColumn, a.Nodes, blocks.Bytes(a.Types)); err != nil {
+		if _, err := near.Rows(ctx, e.typeColumn, a.Nodes, blocks.Bytes(a.Types)); err != nil {
 			return err
 		}
 	}
@@ -184,6 +220,9 @@ func (e *Evaluator) vectorsBeside(ctx context.Context, a *Around) error {
 	}
 	byPartition := make([][]uint32, len(m.Partitions)) // places of its nodes
 	for i, v := range a.Nodes {
+		if uint64(v) >= m.Nodes { // one that is not of the store
+			continue
+		}
 		p, err := m.Partition(v)
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/infer"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
@@ -18,6 +19,8 @@ type Options struct {
 	Class int
 	// MemoryBytes bounds the run's memory, of which the caller takes HeldBytes. 0: no bound.
 	MemoryBytes, HeldBytes int64
+	// Near is where the neighbourhood is read; nil: by passes over the store.
+	Near func(e *eval.Evaluator) eval.Near
 }
 
 // Explanation is why a model says something of a node.
@@ -70,10 +73,11 @@ func Explain(ctx context.Context, st *store.Store, dev gpu.Device, c *train.Chec
 	if o.Class >= c.Model.Out && c.Model.Numbers == nil {
 		return nil, fmt.Errorf("explain: %w: class %d of %d", store.ErrInvalid, o.Class, c.Model.Out)
 	}
-	r, err := open(ctx, st, dev, c)
+	m, err := infer.Open(ctx, st, dev, c)
 	if err != nil {
 		return nil, err
 	}
+	r := on(m)
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.read(ctx, node, o); err != nil {
 		return nil, err
@@ -93,28 +97,25 @@ func Explain(ctx context.Context, st *store.Store, dev gpu.Device, c *train.Chec
 
 // read reads the node's neighbourhood.
 func (r *runner) read(ctx context.Context, node store.NodeID, o Options) error {
-	e, err := eval.New(r.st, r.dev, eval.Options{Features: r.own, EdgeFeatures: r.c.Config.EdgeFeatures, Model: r.cfg, Vectors: r.vectors, Unlabelled: true},
-		max(r.cfg.Hidden, r.cfg.Out))
-	if err != nil {
-		return err
-	}
-	defer e.Close() //nolint:errcheck // closed before, where nothing failed
-	r.columns = e.Columns()
-	limit, err := r.limit(e, o)
+	limit, err := r.limit(r.Evaluator, o)
 	if err != nil {
 		return fmt.Errorf("explain: %w", err)
 	}
-	if r.around, err = e.Around(ctx, node, r.model.Hops(), limit, r.model.ReadsDegrees() || r.cfg.SymmetricWeights(), r.st.Features); err != nil {
+	near := r.Evaluator.ByPasses(r.Store)
+	if o.Near != nil {
+		near = o.Near(r.Evaluator)
+	}
+	if r.around, err = r.Around(ctx, []store.NodeID{node}, limit, near); err != nil {
 		return fmt.Errorf("explain: %w", err)
 	}
 	if o.MemoryBytes > 0 {
-		a, err := r.account(ctx, e, o)
+		a, err := r.account(ctx, r.Evaluator, o)
 		if err != nil {
 			return fmt.Errorf("explain: %w", err)
 		}
 		budget.Begin(ctx, &a)
 	}
-	if err := e.Close(); err != nil {
+	if err := r.EndReading(); err != nil {
 		return err
 	}
 	return r.place(ctx)

@@ -32,7 +32,7 @@ const (
 
 // edgeBytes is what an edge takes of the heap.
 func (r *runner) edgeBytes() int64 {
-	return foundBytes + layerBytes*int64(r.cfg.Layers) + 8*int64(r.cfg.EdgeDim)
+	return foundBytes + layerBytes*int64(r.Config.Layers) + 8*int64(r.Config.EdgeDim)
 }
 
 // base is the account without the neighbourhood.
@@ -40,27 +40,27 @@ func (r *runner) base(o Options) budget.Account {
 	a := budget.Account{TotalBytes: o.MemoryBytes}
 	a.Hold(budget.Program, budget.ProgramBytes, false)
 	a.Hold("ids", o.HeldBytes, false)
-	a.Hold(holdsModel, 2*r.cfg.SavedBytes(), false) // values and gradients
-	a.HoldHeap("copy of the model", int64(len(r.c.Params)))
+	a.Hold(holdsModel, 2*r.Config.SavedBytes(), false) // values and gradients
+	a.HoldHeap("copy of the model", int64(len(r.Checkpoint.Params)))
 	return a
 }
 
 // readBytes is what reading takes: a partition's edges with what they carry, or its nodes' rows of a column.
 func (r *runner) readBytes(e *eval.Evaluator) (most int64, err error) {
-	m := r.st.Manifest()
-	carried, err := buffer.EdgeFeatures(m, r.c.Config.EdgeFeatures)
+	m := r.Store.Manifest()
+	carried, err := buffer.EdgeFeatures(m, r.Checkpoint.Config.EdgeFeatures)
 	if err != nil {
 		return 0, err
 	}
 	carried = slices.Concat(carried, m.ColumnsOf(store.RoleRelation), m.ColumnsOf(store.RoleWeight))
 	for p, info := range m.Partitions {
-		_, extent, err := r.st.Files().Topology(store.PartitionID(p))
+		_, extent, err := r.Store.Files().Topology(store.PartitionID(p))
 		if err != nil {
 			return 0, err
 		}
 		edges := blocks.RangeBytes(extent.Length)
 		for _, c := range carried {
-			_, ce, err := r.st.Files().Column(c.Name, store.PartitionID(p))
+			_, ce, err := r.Store.Files().Column(c.Name, store.PartitionID(p))
 			if err != nil {
 				return 0, err
 			}
@@ -106,12 +106,12 @@ func (r *runner) account(ctx context.Context, e *eval.Evaluator, o Options) (a b
 	r.arena.Bound(pass)
 	pass += keep
 	var rows int64
-	for _, c := range r.columns {
+	for _, c := range r.Columns {
 		rows += int64(c.RowBytes())
 	}
 	n := int64(len(r.around.Nodes))
 	a.HoldHeap(holdsAround, r.edgeBytes()*int64(len(r.around.Dst))+n*(nodeBytes+rows+int64(4*len(r.around.Reach))))
-	if pass > reads || r.dev.Info().OwnMemory() {
+	if pass > reads || r.Device.Info().OwnMemory() {
 		a.Hold(holdsPass, pass, false)
 	} else {
 		a.Hold(holdsReads, reads, false)
@@ -121,15 +121,17 @@ func (r *runner) account(ctx context.Context, e *eval.Evaluator, o Options) (a b
 
 // dry is what all passes over the neighbourhood keep of the host's memory, and what one takes.
 func (r *runner) dry(ctx context.Context) (keep, pass int64, err error) {
-	info := r.dev.Info()
+	info := r.Device.Info()
 	if info.OwnMemory() {
 		return 0, 0, nil
 	}
-	d := &runner{st: r.st, dev: meter.New(info), c: r.c, cfg: r.cfg, columns: r.columns, around: r.around, done: func() error { return nil }}
-	defer func() { err = errors.Join(err, d.close()) }()
-	if err := d.make(ctx); err != nil {
+	m, err := r.On(ctx, meter.New(info))
+	if err != nil {
 		return 0, 0, err
 	}
+	d := on(m)
+	d.around = r.around
+	defer func() { err = errors.Join(err, d.close()) }()
 	d.keep.Bound(math.MaxInt64 / 2) // one chunk: tensors are counted, not chunks
 	d.arena.Bound(math.MaxInt64 / 2)
 	if err := d.place(ctx); err != nil {
@@ -142,6 +144,6 @@ func (r *runner) dry(ctx context.Context) (keep, pass int64, err error) {
 		return 0, 0, err
 	}
 	d.shares()
-	err = errors.Join(d.queue.Sync(ctx), d.arena.Reset(), d.keep.Reset())
+	err = errors.Join(d.Queue.Sync(ctx), d.arena.Reset(), d.keep.Reset())
 	return d.keep.Peak(), d.arena.Peak(), err
 }

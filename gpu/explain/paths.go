@@ -41,7 +41,7 @@ func (r *runner) features(ctx context.Context, x *Explanation) (err error) {
 	if x.Silent, err = r.says(ctx, 0, 1, x); err != nil {
 		return err
 	}
-	q, byNode := r.queue, make([]float32, r.first.Rows)
+	q, byNode := r.Queue, make([]float32, r.first.Rows)
 	x.FeatureGap, err = r.path(ctx, x, x.Silent, func(at float32) (float32, float32) { return at, 1 },
 		func() { q.Fill(r.sum, 0) },
 		func(p point, part float32) error {
@@ -70,7 +70,7 @@ func (r *runner) features(ctx context.Context, x *Explanation) (err error) {
 
 // shares is [nn.Model.FirstShares] of the sum of gradients.
 func (r *runner) shares() (features gpu.Tensor, categories []gpu.Tensor) {
-	return r.model.FirstShares(&nn.Pass{Queue: r.queue, Arena: r.arena}, r.first.Rows, r.sum)
+	return r.Net.FirstShares(&nn.Pass{Queue: r.Queue, Arena: r.arena}, r.first.Rows, r.sum)
 }
 
 // byFeature shares the gradients of first states out among the features that they are made of.
@@ -78,7 +78,7 @@ func (r *runner) byFeature(ctx context.Context, x *Explanation) error {
 	if err := r.arena.Reset(); err != nil {
 		return err
 	}
-	q, n := r.queue, r.first.Rows
+	q, n := r.Queue, r.first.Rows
 	beside, categories := r.shares()
 	products := make([]float32, beside.Len())
 	if len(products) > 0 {
@@ -93,8 +93,8 @@ func (r *runner) byFeature(ctx context.Context, x *Explanation) error {
 		return err
 	}
 	at, left := 0, append([]float64(nil), x.ByNode...)
-	first := len(r.columns) - len(r.cfg.Categories)
-	for k, c := range r.columns {
+	first := len(r.Columns) - len(r.Config.Categories)
+	for k, c := range r.Columns {
 		if k >= first {
 			f := Feature{Column: c.Name, Element: -1}
 			for i, v := range named[k-first] {
@@ -112,7 +112,7 @@ func (r *runner) byFeature(ctx context.Context, x *Explanation) error {
 				if i == 0 {
 					fs[j] = Feature{Column: c.Name, Element: j, Value: float64(v)}
 				}
-				share := float64(v) * float64(products[i*r.cfg.In+at+j])
+				share := float64(v) * float64(products[i*r.Config.In+at+j])
 				fs[j].add(i, share)
 				left[i] -= share
 			}
@@ -147,7 +147,7 @@ func (r *runner) edges(ctx context.Context, x *Explanation) (err error) {
 	if x.Alone, err = r.says(ctx, 1, 0, x); err != nil {
 		return err
 	}
-	a, q := r.around, r.queue
+	a, q := r.around, r.Queue
 	shares := make([]float64, len(a.Dst))
 	var step []float32
 	x.EdgeGap, err = r.path(ctx, x, x.Alone, func(at float32) (float32, float32) { return 1, at },

@@ -47,6 +47,7 @@ var inner = map[string][][]string{
 		{"gpu/train/loader"},
 		{"gpu/train/ondevice"},
 		{"gpu/train", "gpu/link", "gpu/temporal", "gpu/targets", "gpu/host", "gpu/cuda"},
+		{"gpu/infer"},
 		{"gpu/explain"},
 	},
 	"tools": {{"tools/generate", "tools/device", "tools/cgroup"}, {"tools/recipe"}, {"tools/accuracy", "tools/bench", "tools/python"}, {"tools/cli", "tools/killtest"}, {"tools/budgetcheck", "tools/zoo"}, {"tools/gstore", "tools/gstore-lab"}},
