@@ -73,11 +73,11 @@ func (s *Store) External(ctx context.Context, id NodeID) (string, error) {
 	}
 	k := int64(id - s.manifest.Partitions[p].First)
 	if headerOf(f).RowBytes() == 0 {
-		x, _, err := s.ReadExternal(ctx, p, nil)
+		x, err := s.ExternalStrings(ctx, []NodeID{id})
 		if err != nil {
 			return "", err
 		}
-		return string(x.Strings.At(int(k))), nil
+		return x[0], nil
 	}
 	b, err := f.ReadRange(e, 8*k, 8*k+8)
 	if err != nil {

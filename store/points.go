@@ -142,7 +142,7 @@ func (s *Store) ExternalInts(ctx context.Context, nodes []NodeID, external []uin
 }
 
 // ExternalStrings returns the external ids of given nodes where ids are strings. It reads the ids of every partition that
-// one of the nodes is in.
+// many of the nodes are in, and of others these alone.
 func (s *Store) ExternalStrings(ctx context.Context, nodes []NodeID) ([]string, error) {
 	if s.manifest.IDs.Kind != IDsStrings {
 		return nil, fmt.Errorf("%w: external ids of %s are %s, not strings", ErrInvalid, s.env.Dir, s.manifest.IDs.Kind)
@@ -157,6 +157,13 @@ func (s *Store) ExternalStrings(ctx context.Context, nodes []NodeID) ([]string, 
 		if len(rows) == 0 {
 			continue
 		}
+		few, err := s.fewStrings(ctx, PartitionID(p), rows, external)
+		if err != nil {
+			return nil, err
+		}
+		if few {
+			continue
+		}
 		var x ExternalIDs
 		if x, buf, err = s.ReadExternal(ctx, PartitionID(p), buf); err != nil {
 			return nil, err
@@ -166,6 +173,35 @@ func (s *Store) ExternalStrings(ctx context.Context, nodes []NodeID) ([]string, 
 		}
 	}
 	return external, nil
+}
+
+// fewStrings reads ids one by one where these are fewer bytes than all of the partition: of each, where it begins and ends, and it.
+func (s *Store) fewStrings(ctx context.Context, p PartitionID, rows []point, external []string) (bool, error) {
+	f, e, err := s.Files().External(p)
+	if err != nil || int64(len(rows))*2*blocks.ChunkBytes >= e.Length {
+		return false, err
+	}
+	buf := make([]byte, 2*blocks.ChunkBytes)
+	text := 8 * int64(e.Rows+1) // where it begins
+	for _, r := range rows {
+		if ctx.Err() != nil {
+			return true, ctx.Err()
+		}
+		at := 8 * int64(r.row)
+		b, err := f.ReadRangeInto(e, at, at+16, buf)
+		if err != nil {
+			return true, err
+		}
+		from, to := int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))
+		if from < 0 || to < from || to > e.Length-text {
+			return true, mismatch(f, headerOf(f).ExtentName(e.ID), "string %d is bytes %d to %d of %d", r.row, from, to, e.Length-text)
+		}
+		if b, err = f.ReadRangeInto(e, text+from, text+to, buf); err != nil {
+			return true, err
+		}
+		external[r.to] = string(b)
+	}
+	return true, nil
 }
 
 // byPartition sorts nodes by where they lie.

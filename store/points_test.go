@@ -176,3 +176,24 @@ func TestNeighbors(t *testing.T) {
 		}
 	}
 }
+
+// TestFewStrings: ids of few nodes of large partitions, which are read one by one, are those that reading whole partitions gives.
+func TestFewStrings(t *testing.T) {
+	g := storetest.Random(storetest.Options{Nodes: 40_000, Edges: 10, Partitions: 2, Dim: 1, IDs: store.IDsStrings})
+	s := storetest.Open(t, storetest.Create(t, g), store.Options{})
+	for _, n := range []int{1, 2, 5, 2000} {
+		nodes := append(pointNodes(n, g.Nodes()), store.NodeID(g.Nodes()-1), 0)
+		got, err := s.ExternalStrings(t.Context(), nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range nodes {
+			if got[i] != g.External[v] {
+				t.Errorf("node %d of %d asked is %q, expected %q", v, n, got[i], g.External[v])
+			}
+		}
+	}
+	if one, err := s.External(t.Context(), 39_999); err != nil || one != g.External[39_999] {
+		t.Errorf("node 39999 is %q, %v, expected %q", one, err, g.External[39_999])
+	}
+}
