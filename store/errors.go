@@ -20,6 +20,9 @@ var (
 	// ErrNoVersion says that the directory is a store in which nothing was ever
 	// committed: an ingest is under way or was interrupted. It matches ErrNotFound.
 	ErrNoVersion = meta.ErrNoVersion
+	// ErrSwept says that the version which a Store is of was swept from the store since it was opened, with its dictionary of ids. It matches
+	// ErrNotFound too.
+	ErrSwept = errors.New("its dictionary went with it; open the store again")
 	// ErrExists is returned by Create where a store or something else already is.
 	ErrExists = errors.New("store: already exists")
 	// ErrLocked says that another writer is at work, or that a lock could not be

@@ -199,7 +199,10 @@ func (s *Store) lookupDictionary(ctx context.Context, n int, ids []NodeID, key f
 	defer func() { err = errors.Join(err, m.Close()) }()
 	// A sweep may have removed this snapshot's generations.
 	if _, err := readManifest(m, s.manifest.Version); err != nil {
-		return fmt.Errorf("look up ids: %w (its dictionary went with it; open the store again)", err)
+		if errors.Is(err, ErrNotFound) {
+			err = fmt.Errorf("%w (%w)", err, ErrSwept)
+		}
+		return fmt.Errorf("look up ids: %w", err)
 	}
 	gens := s.manifest.IDs.Dictionaries
 	var buf []byte

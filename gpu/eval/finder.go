@@ -36,6 +36,21 @@ const (
 type FinderOptions struct {
 	Kind    string // "" = Links
 	Unknown bool   // of Links: leave out what the graph or an edge list says already
+	Top     int    // how many answers, at most RankerOptions.Top; 0: as many
+}
+
+// check finds options that no finder has.
+func (o *FinderOptions) check(most int) error {
+	if o.Kind == "" {
+		o.Kind = Links
+	}
+	if o.Top == 0 {
+		o.Top = most
+	}
+	if o.Top < 1 || o.Top > most || o.Kind != Links && (o.Kind != Dot && o.Kind != Cosine || o.Unknown) {
+		return fmt.Errorf("eval: %d answers of kind %q, unknown ones %v: expected 1 to %d of %s, %s or %s", o.Top, o.Kind, o.Unknown, most, Links, Dot, Cosine)
+	}
+	return nil
 }
 
 // Finder finds the best of all nodes as answers to questions, exactly, in memory or streamed over embeddings larger than it. Of
@@ -52,11 +67,8 @@ type Finder struct {
 
 // Find opens a finder of [RankerOptions].Top answers; an encoder's states of all nodes are computed once. Close it before v.
 func (v *Ranker) Find(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, embeddings Embeddings, o FinderOptions) (*Finder, error) {
-	if o.Kind == "" {
-		o.Kind = Links
-	}
-	if v.o.Top < 1 || o.Kind != Links && (o.Kind != Dot && o.Kind != Cosine || o.Unknown) {
-		return nil, fmt.Errorf("eval: %d answers of kind %q, unknown ones %v: expected 1 or more of %s, %s or %s", v.o.Top, o.Kind, o.Unknown, Links, Dot, Cosine)
+	if err := o.check(v.o.Top); err != nil {
+		return nil, err
 	}
 	f := &Finder{v: v, q: q, model: model, o: o}
 	var err error
@@ -64,6 +76,16 @@ func (v *Ranker) Find(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, em
 		return nil, err
 	}
 	return f, nil
+}
+
+// As is the finder by other options, over the same states, which stay f's: it is not used after f is closed, nor beside it.
+func (f *Finder) As(o FinderOptions) (*Finder, error) {
+	if err := o.check(f.v.o.Top); err != nil {
+		return nil, err
+	}
+	as := *f
+	as.o, as.free = o, func() {}
+	return &as, nil
 }
 
 // Close frees the finder's memory.
@@ -99,7 +121,7 @@ func (f *Finder) Ask(ctx context.Context, questions []Question) ([][]Answer, err
 	}
 	best := make([]best, len(b.list))
 	for i := range best {
-		best[i].most = v.o.Top
+		best[i].most = f.o.Top
 	}
 	m := meeting{known: f.o.Unknown, typed: f.o.Kind == Links, other: notAnswered, ask: v.query, score: f.model.Score, see: func(i int, scores []float32, c int, among candidates, known []uint64) {
 		best[i].see(scores, c, among, knownOf(known, i, c, len(scores)))

@@ -23,15 +23,12 @@ type Question struct {
 // Predict answers questions in their order, each by so many numbers as the task has classes, or one: probabilities, or what a regression's
 // targets are. Rows that came after training are answered as others are. cfg is the model's own but for threads, memory and device.
 func Predict(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question) (answers []float32, err error) {
-	err = answer(ctx, st, dev, c, cfg, len(questions), func(m *model, o *opened, s *asof.Sampler) error {
-		part, err := o.asked(questions)
-		if err != nil {
-			return err
-		}
-		answers, _, err = m.all(ctx, o.data, s, part, math.MaxInt64)
-		return err
-	})
-	return answers, err
+	a, err := OpenAnswerer(ctx, st, dev, c, cfg, len(questions))
+	if err != nil {
+		return nil, err
+	}
+	answers, err = a.Predict(ctx, questions)
+	return answers, errors.Join(err, a.Close())
 }
 
 // Recommended is a row that is recommended.
@@ -43,27 +40,12 @@ type Recommended struct {
 // Recommend answers questions of a recommendation in their order: by at most k rows each, the best first; with others, by those alone that the entity
 // has nothing to do with.
 func Recommend(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question, k int, others bool) (answers [][]Recommended, err error) {
-	err = answer(ctx, st, dev, c, cfg, len(questions), func(m *model, o *opened, s *asof.Sampler) error {
-		part, err := o.asked(questions)
-		if err != nil {
-			return err
-		}
-		x, err := trainedItems(ctx, st, o.data, c)
-		if err != nil {
-			return err
-		}
-		m.kind.top, x.others = k, others
-		best, _, err := m.recommend(ctx, x, s, part, math.MaxInt64, []float32{c.Summary.Share})
-		for _, list := range slices.Concat(best...) {
-			var rows []Recommended
-			for _, s := range list {
-				rows = append(rows, Recommended{o.node(x.rows[s.item]), s.score})
-			}
-			answers = append(answers, rows)
-		}
-		return err
-	})
-	return answers, err
+	a, err := OpenAnswerer(ctx, st, dev, c, cfg, len(questions))
+	if err != nil {
+		return nil, err
+	}
+	answers, err = a.Recommend(ctx, questions, k, others)
+	return answers, errors.Join(err, a.Close())
 }
 
 // trainedItems are the items of a store with the vectors that a model has of them.
@@ -146,35 +128,99 @@ func Test(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, c
 	return list, err
 }
 
-// answer opens what answers so many questions.
+// answer opens what answers so many questions, for one use.
 func answer(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions int, by func(*model, *opened, *asof.Sampler) error) (err error) {
-	if err := cfg.Normalize(); err != nil {
+	a, err := OpenAnswerer(ctx, st, dev, c, cfg, questions)
+	if err != nil {
 		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	return by(a.model, a.opened, a.sampler)
+}
+
+// Answerer is a model that stays open to be asked, with the store's rows in memory. It is for one goroutine.
+type Answerer struct {
+	st      *store.Store
+	c       *Checkpoint
+	opened  *opened
+	model   *model
+	sampler *asof.Sampler
+	items   *items // of a recommendation, once it was asked
+}
+
+// OpenAnswerer opens a model for at most so many questions at a time. A budget too small is [store.ErrBudget].
+func OpenAnswerer(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions int) (_ *Answerer, err error) {
+	if err := cfg.Normalize(); err != nil {
+		return nil, err
 	}
 	if now := encoding(st.Manifest()); c.Encoding != "" && c.Encoding != now {
-		return fmt.Errorf("predict: %w: the columns of %s have other scales or categories than those that the model was trained on: rows that are added by gstore append keep them, a database that is ingested anew does not; train again",
+		return nil, fmt.Errorf("predict: %w: the columns of %s have other scales or categories than those that the model was trained on: rows that are added by gstore append keep them, a database that is ingested anew does not; train again",
 			store.ErrInvalid, st.Dir())
 	}
+	a := &Answerer{st: st, c: c}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
 	k := kindOf(st.Manifest(), &c.Task, cfg.Hidden, len(c.Items))
-	o, err := open(ctx, st, dev, &cfg, use{entity: c.Table, examples: questions, saved: int64(len(c.Params)), kind: k})
+	if a.opened, err = open(ctx, st, dev, &cfg, use{entity: c.Table, examples: questions, saved: int64(len(c.Params)), kind: k}); err != nil {
+		return nil, err
+	}
+	if a.model, err = newModel(ctx, dev, &cfg, a.opened.data, k, a.opened.graph.Relations()); err != nil {
+		return nil, err
+	}
+	a.model.arena.Bound(a.opened.batch)
+	if err := a.model.restore(ctx, c); err != nil {
+		return nil, fmt.Errorf("predict: %w", err)
+	}
+	a.sampler, err = a.opened.newSampler(&cfg)
+	return a, err
+}
+
+// Close frees what the answerer has. Store and device stay its caller's.
+func (a *Answerer) Close() (err error) {
+	if a.model != nil {
+		err = a.model.close()
+	}
+	if a.opened != nil {
+		err = errors.Join(err, a.opened.it.Close())
+	}
+	return err
+}
+
+// Predict is the function Predict.
+func (a *Answerer) Predict(ctx context.Context, questions []Question) ([]float32, error) {
+	part, err := a.opened.asked(questions)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, o.it.Close()) }()
-	m, err := newModel(ctx, dev, &cfg, o.data, k, o.graph.Relations())
+	answers, _, err := a.model.all(ctx, a.opened.data, a.sampler, part, math.MaxInt64)
+	return answers, err
+}
+
+// Recommend is the function Recommend.
+func (a *Answerer) Recommend(ctx context.Context, questions []Question, k int, others bool) (answers [][]Recommended, err error) {
+	part, err := a.opened.asked(questions)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, m.close()) }()
-	m.arena.Bound(o.batch)
-	if err := m.restore(ctx, c); err != nil {
-		return fmt.Errorf("predict: %w", err)
+	if a.items == nil {
+		if a.items, err = trainedItems(ctx, a.st, a.opened.data, a.c); err != nil {
+			a.items = nil
+			return nil, err
+		}
 	}
-	s, err := o.newSampler(&cfg)
-	if err != nil {
-		return err
+	a.model.kind.top, a.items.others = k, others
+	best, _, err := a.model.recommend(ctx, a.items, a.sampler, part, math.MaxInt64, []float32{a.c.Summary.Share})
+	for _, list := range slices.Concat(best...) {
+		var rows []Recommended
+		for _, s := range list {
+			rows = append(rows, Recommended{a.opened.node(a.items.rows[s.item]), s.score})
+		}
+		answers = append(answers, rows)
 	}
-	return by(m, o, s)
+	return answers, err
 }
 
 // Orders lists how neighbours may be drawn.

@@ -22,6 +22,9 @@ type Options struct {
 // readBytes is what reading takes, unless a bucket is larger.
 const readBytes = 8 << 20
 
+// PassBytes is what making lists takes at least, beside them.
+const PassBytes = readBytes + runBytesLeast
+
 // runBytesLeast is what the edges that are made at a time take at least.
 const runBytesLeast = 4 << 20
 
@@ -48,8 +51,8 @@ func Open(ctx context.Context, s *store.Store, o Options) (*Lists, error) {
 		return nil, fmt.Errorf("adjacency: %w: %d nodes, at most %d have numbers of 32 bits", store.ErrInvalid, m.Nodes, uint32(math.MaxUint32))
 	}
 	least, whole := Bytes(m)
-	if o.MemoryBytes > 0 && o.MemoryBytes < least+readBytes+runBytesLeast {
-		return nil, fmt.Errorf("adjacency: %w: where the edges of %d nodes begin takes %d bytes, %d are there", store.ErrBudget, m.Nodes, least+readBytes+runBytesLeast, o.MemoryBytes)
+	if o.MemoryBytes > 0 && o.MemoryBytes < least+PassBytes {
+		return nil, fmt.Errorf("adjacency: %w: where the edges of %d nodes begin takes %d bytes, %d are there", store.ErrBudget, m.Nodes, least+PassBytes, o.MemoryBytes)
 	}
 	return open(ctx, s, o.Dir, o.MemoryBytes == 0 || whole+readBytes <= o.MemoryBytes, o.MemoryBytes-least-readBytes)
 }

@@ -86,7 +86,7 @@ func (a *Account) LeftBytes() int64 {
 	return n
 }
 
-// Fits refuses an account whose holders take more than there is, whatever there is: the error, [store.ErrBudget], names the least whole MiB
+// Fits refuses an account whose holders take more than there is, whatever there is: the error, a [TooSmall], names the least whole MiB
 // that is enough.
 func (a *Account) Fits() error {
 	left := a.LeftBytes()
@@ -95,7 +95,7 @@ func (a *Account) Fits() error {
 	}
 	need := *a
 	need.TotalBytes = (a.TotalBytes - left + 1<<20 - 1) &^ (1<<20 - 1)
-	return fmt.Errorf("%w: %.1f MiB; the smallest that works is %dMiB: of %s", store.ErrBudget, mib(a.TotalBytes), need.TotalBytes>>20, &need)
+	return &TooSmall{need.TotalBytes, fmt.Sprintf("%v: %.1f MiB; the smallest that works is %dMiB: of %s", store.ErrBudget, mib(a.TotalBytes), need.TotalBytes>>20, &need)}
 }
 
 // String lists the parts, in MiB.

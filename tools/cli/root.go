@@ -21,6 +21,7 @@ import (
 	"github.com/gstore/gstore/tools/cli/data"
 	"github.com/gstore/gstore/tools/cli/inspect"
 	"github.com/gstore/gstore/tools/cli/predict"
+	"github.com/gstore/gstore/tools/cli/serve"
 	"github.com/gstore/gstore/tools/cli/training"
 )
 
@@ -186,6 +187,7 @@ func commands(e *command.Env) []*cobra.Command {
 		training.NewSweep(e),
 		training.NewEval(e),
 		predict.New(e),
+		serve.New(e),
 		data.NewPartition(e),
 		inspect.NewInspect(e),
 		training.NewPlan(e),

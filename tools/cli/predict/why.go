@@ -160,7 +160,7 @@ func (p *prediction) named(ctx context.Context, cp *train.Checkpoint, x *explain
 	}
 	for i := range x.Features {
 		f := &x.Features[i]
-		name, value := featureText(m, f, own)
+		name, value := f.Text(m, own)
 		if f.Share() != 0 {
 			w.features = append(w.features, featureReason{name, value, f})
 		}
@@ -178,61 +178,11 @@ func (p *prediction) named(ctx context.Context, cp *train.Checkpoint, x *explain
 			continue
 		}
 		parallel[key] = len(w.edges)
-		w.edges = append(w.edges, edgeReason{w.ids[e.Src], w.ids[e.Dst], relationText(m, e.Relation), 1, e})
+		w.edges = append(w.edges, edgeReason{w.ids[e.Src], w.ids[e.Dst], e.RelationName(m), 1, e})
 	}
 	slices.SortStableFunc(w.features, func(a, b featureReason) int { return cmp.Compare(math.Abs(b.Share()), math.Abs(a.Share())) })
 	slices.SortStableFunc(w.edges, func(a, b edgeReason) int { return cmp.Compare(math.Abs(b.Edge.Share), math.Abs(a.Edge.Share)) })
 	return w, nil
-}
-
-// featureText is a feature's name, and its value of a node of a type (−1: of none) as it was given.
-func featureText(m *store.Manifest, f *explain.Feature, kind int) (name, value string) {
-	c, err := m.Column(f.Column)
-	switch {
-	case f.Column == explain.VectorsColumn:
-		return f.Column, ""
-	case f.Column == store.TypeColumn:
-		return "type of node", ""
-	case f.Element < 0:
-		return "learned vector of " + strings.TrimSuffix(f.Column, store.NodeSuffix), ""
-	case err != nil:
-		return f.Column, ""
-	}
-	switch {
-	case len(c.Elements) == c.Dim:
-		name = c.Elements[f.Element]
-		if of, _, typed := strings.Cut(f.Column, "."); typed && of == c.NodeType {
-			name = of + "." + name
-		}
-	case c.Dim == 1:
-		name = f.Column
-	default:
-		name = fmt.Sprintf("%s[%d]", f.Column, f.Element)
-	}
-	if kind >= 0 && c.NodeType != "" && m.Schema.NodeTypes[kind].Name != c.NodeType {
-		return name, ""
-	}
-	v := f.Value
-	if s := c.Standard; s != nil {
-		if v = v*s.Deviation[f.Element] + s.Mean[f.Element]; math.Abs(v) < 1e-6*s.Deviation[f.Element] { // of rounding
-			v = 0
-		}
-	}
-	return name, strconv.FormatFloat(v, 'g', 4, 64)
-}
-
-// relationText is a relation's name; those against their direction have ^-1 behind it.
-func relationText(m *store.Manifest, relation int) string {
-	rs := m.Schema.Relations
-	switch {
-	case relation < 0:
-		return ""
-	case relation < len(rs):
-		return rs[relation].Name
-	case relation < 2*len(rs):
-		return rs[relation-len(rs)].Name + "^-1"
-	}
-	return strconv.Itoa(relation)
 }
 
 // shown is a number as people read it.

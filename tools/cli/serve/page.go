@@ -1,0 +1,287 @@
+package serve
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"math"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/adjacency"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"count": count, "percent": percent, "signed": signed}).Parse(pageText))
+
+// pageData is what the page shows.
+type pageData struct {
+	Name    string
+	Store   storeAnswer
+	Types   []bar
+	Rels    []bar
+	Columns []columnAnswer
+	Asked   string
+	Problem string
+	Node    *pageNode
+}
+
+// bar is a quantity beside others of its kind: Share is of the largest.
+type bar struct {
+	Name  string
+	Value float64
+	Share float64
+	Minus bool
+	Link  string
+}
+
+// pageNode is a node for people.
+type pageNode struct {
+	ID         string
+	Type       string
+	Degree     int64
+	Columns    []cellOf
+	Prediction *prediction
+	Says       []bar // probabilities
+	Why        *explainAnswer
+	Features   []bar
+	Along      []bar
+	Around     []spoke
+	More       int // neighbours that are not drawn
+}
+
+type cellOf struct{ Name, Value string }
+
+// spoke is a neighbour in the drawing.
+type spoke struct {
+	X, Y           float64 // its dot
+	X1, Y1, X2, Y2 float64 // the edge, in its direction
+	TX, TY         float64 // its name
+	Anchor         string
+	ID             string
+	Label          string
+	Relation       string
+	Out            bool
+}
+
+// page answers GET /: the store, and with ?id=… a node.
+func (s *server) page(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), s.o.timeout)
+	defer cancel()
+	x := s.use()
+	defer x.requests.Done()
+	d := pageData{Name: filepath.Base(s.dir), Asked: r.URL.Query().Get("id")}
+	a, err := s.describe(ctx, x, r)
+	if err == nil {
+		d.Store = a.(storeAnswer)
+		for _, t := range d.Store.NodeTypes {
+			d.Types = append(d.Types, bar{Name: t.Name, Value: float64(t.Nodes)})
+		}
+		for _, t := range d.Store.Relations {
+			d.Rels = append(d.Rels, bar{Name: t.Name, Value: float64(t.Edges)})
+		}
+		for _, c := range d.Store.Columns {
+			if c.Name != store.TypeColumn && !strings.HasSuffix(c.Name, store.NodeSuffix) {
+				d.Columns = append(d.Columns, c)
+			}
+		}
+		scale(d.Types)
+		scale(d.Rels)
+	}
+	status := http.StatusOK
+	if d.Asked != "" && err == nil {
+		if d.Node, err = s.nodeForPage(ctx, x, d.Asked); err != nil {
+			if status = http.StatusNotFound; !errors.Is(err, store.ErrNotFound) {
+				status = http.StatusInternalServerError
+				s.log.Error("page", "error", err)
+			}
+			d.Problem = plain(err)
+		}
+	}
+	var b bytes.Buffer
+	if err := pageTemplate.Execute(&b, d); err != nil {
+		s.log.Error("page", "error", err)
+		fail(w, http.StatusInternalServerError, "failed", "the page could not be made; the server's log says why")
+		return
+	}
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	send(w, status, "text/html; charset=utf-8", b.Bytes())
+}
+
+// scale makes shares of the largest.
+func scale(list []bar) {
+	most := 0.
+	for _, b := range list {
+		most = max(most, math.Abs(b.Value))
+	}
+	for i := range list {
+		if list[i].Minus = list[i].Value < 0; most > 0 {
+			list[i].Share = 100 * math.Abs(list[i].Value) / most
+		}
+	}
+}
+
+// drawn neighbours, and values and shares that are listed.
+const (
+	drawnNeighbors = 24
+	listedValues   = 16
+	listedShares   = 8
+)
+
+// nodeForPage reads a node, its neighbours, and what the default model says of it and why.
+func (s *server) nodeForPage(ctx context.Context, x *state, asked string) (*pageNode, error) {
+	nodes, err := x.ids.nodes(ctx, []id{id(asked)})
+	if err != nil {
+		return nil, err
+	}
+	a, err := x.lookUp(ctx, &nodesRequest{IDs: []id{id(asked)}})
+	if err != nil {
+		return nil, err
+	}
+	of := a.(nodesAnswer).Nodes[0]
+	n := &pageNode{ID: fmt.Sprint(of.ID), Type: of.Type, Degree: of.Degree}
+	for name, v := range of.Columns {
+		n.Columns = append(n.Columns, cells(name, v)...)
+	}
+	slices.SortFunc(n.Columns, func(a, b cellOf) int { return cmp.Compare(a.Name, b.Name) })
+	if len(n.Columns) > listedValues {
+		n.Columns = append(n.Columns[:listedValues], cellOf{"…", fmt.Sprintf("%d more", len(n.Columns)-listedValues)})
+	}
+	if err := x.draw(ctx, n, nodes[0]); err != nil {
+		return nil, err
+	}
+	m, err := modelOf[*nodeModel](x, "")
+	if err != nil { // none of nodes
+		return n, nil
+	}
+	return n, s.saidOnPage(ctx, x, m, n, nodes[0], id(asked))
+}
+
+// cells are a column's value, or those of its elements, as text.
+func cells(name string, v any) (list []cellOf) {
+	if named, ok := v.(map[string]any); ok {
+		for k, v := range named {
+			list = append(list, cells(k, v)...)
+		}
+		return list
+	}
+	b, err := json.Marshal(v)
+	text := strings.Trim(string(b), `"`)
+	if v == nil || err != nil {
+		text = "–"
+	}
+	if most := 60; len([]rune(text)) > most {
+		text = string([]rune(text)[:most]) + " …"
+	}
+	return []cellOf{{name, text}}
+}
+
+// draw places a node's neighbours on a circle, those that edges come from on the left.
+func (x *state) draw(ctx context.Context, n *pageNode, v store.NodeID) error {
+	if x.lists.Degree(v) > 1<<20 { // a hub that nobody draws
+		n.More = int(x.lists.Degree(v))
+		return nil
+	}
+	edges, err := x.lists.Edges(nil, v)
+	if err != nil {
+		return err
+	}
+	edges = slices.CompactFunc(edges, func(a, b adjacency.Edge) bool { return a.Node == b.Node && a.Relation == b.Relation && a.Out == b.Out })
+	n.More = max(0, len(edges)-drawnNeighbors)
+	edges = edges[:len(edges)-n.More]
+	nodes := make([]store.NodeID, len(edges))
+	for i, e := range edges {
+		nodes[i] = e.Node
+	}
+	names, err := x.ids.names(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	for i, e := range edges {
+		angle := math.Pi/2 + 2*math.Pi*(float64(i)+.5)/float64(len(edges))
+		at := func(r float64) (float64, float64) { return 220 + r*math.Cos(angle), 160 + r*math.Sin(angle) }
+		k := spoke{Anchor: "start", ID: fmt.Sprint(names[i]), Relation: relationName(x.st.Manifest(), e.Relation), Out: e.Out}
+		k.X, k.Y = at(120)
+		k.TX, k.TY = at(131)
+		k.X1, k.Y1 = at(114)
+		if k.X2, k.Y2 = at(13); e.Out {
+			k.X1, k.Y1, k.X2, k.Y2 = k.X2, k.Y2, k.X1, k.Y1
+		}
+		if math.Cos(angle) < 0 {
+			k.Anchor = "end"
+		}
+		if k.Label = k.ID; len([]rune(k.Label)) > 20 {
+			k.Label = string([]rune(k.Label)[:19]) + "…"
+		}
+		n.Around = append(n.Around, k)
+	}
+	return nil
+}
+
+// saidOnPage adds what a model says, and why where its neighbourhood is small enough.
+func (s *server) saidOnPage(ctx context.Context, x *state, m *nodeModel, n *pageNode, v store.NodeID, asked id) error {
+	says, err := s.says(ctx, m, []store.NodeID{v}, nil)
+	if errors.Is(err, store.ErrBudget) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p := m.said(says, listedShares)
+	n.Prediction = &p
+	for name, v := range p.Probabilities {
+		n.Says = append(n.Says, bar{Name: name, Value: float64(v), Share: 100 * float64(v)})
+	}
+	slices.SortFunc(n.Says, func(a, b bar) int { return cmp.Or(cmp.Compare(b.Value, a.Value), cmp.Compare(a.Name, b.Name)) })
+	if x.lists.Degree(v) > 2000 { // too long for a page
+		return nil
+	}
+	why, err := s.why(ctx, x, m, &explainRequest{ID: asked, Top: listedShares})
+	if errors.Is(err, store.ErrBudget) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	n.Why = why
+	for _, f := range why.Features {
+		n.Features = append(n.Features, bar{Name: f.Name, Value: f.Share})
+	}
+	for _, e := range why.From {
+		relation := " → "
+		if e.Relation != "" {
+			relation = " —" + e.Relation + "→ "
+		}
+		n.Along = append(n.Along, bar{Name: fmt.Sprint(e.Src) + relation + fmt.Sprint(e.Dst), Value: e.Share, Link: fmt.Sprint(e.Src)})
+	}
+	scale(n.Features)
+	scale(n.Along)
+	return nil
+}
+
+// count is a number with its thousands apart.
+func count(n any) string {
+	text := fmt.Sprint(n)
+	if f, ok := n.(float64); ok {
+		text = fmt.Sprintf("%.0f", f)
+	}
+	for at := len(text) - 3; at > 0; at -= 3 {
+		text = text[:at] + "\u202f" + text[at:]
+	}
+	return text
+}
+
+func percent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
+
+func signed(v float64) string { return fmt.Sprintf("%+.4f", v) }

@@ -1,0 +1,343 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/explain"
+	"github.com/gstore/gstore/gpu/infer"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
+)
+
+// predictRequest asks what a model says of nodes of the store, and of new ones, which are then as if they had been appended.
+type predictRequest struct {
+	Model string    `json:"model" doc:"its name; left out: the default"`
+	IDs   []id      `json:"nodes" doc:"ids of nodes of the store"`
+	New   []newNode `json:"new" doc:"nodes that the store does not have"`
+	Edges []newEdge `json:"edges" doc:"edges that the store does not have"`
+	// Top is of how many classes the answer has the probability; 0: of all.
+	Top int `json:"top" doc:"of how many classes to say the probability; 0: of all"`
+}
+
+// prediction is what a model says of a node: a class, labels or a number.
+type prediction struct {
+	ID            any                `json:"id"`
+	Class         any                `json:"class,omitempty" doc:"the likeliest"`
+	Labels        *[]any             `json:"labels,omitempty" doc:"where a node may have several: those likelier than not"`
+	Value         *float32           `json:"value,omitempty" doc:"of models of numbers"`
+	Probability   *float32           `json:"probability,omitempty"`
+	Probabilities map[string]float32 `json:"probabilities,omitempty"`
+}
+
+type predictAnswer struct {
+	Version     uint64       `json:"version"`
+	Model       string       `json:"model"`
+	Predictions []prediction `json:"predictions"`
+}
+
+// edgeBytes is about what an edge of a neighbourhood takes while it is read, beside tensors.
+const edgeBytes = 256
+
+func (s *server) predict(ctx context.Context, x *state, r *http.Request) (any, error) {
+	var k predictRequest
+	if err := decode(r, &k); err != nil {
+		return nil, err
+	}
+	m, err := modelOf[*nodeModel](x, k.Model)
+	if err != nil {
+		return nil, err
+	}
+	if k.Top < 0 {
+		return nil, badf("top %d: expected 0 or more", k.Top)
+	}
+	if err := checkIDs(len(k.IDs) + len(k.New)); err != nil {
+		return nil, err
+	}
+	nodes, err := x.ids.nodes(ctx, k.IDs)
+	if err != nil {
+		return nil, err
+	}
+	names, err := x.ids.names(ctx, nodes)
+	if err != nil {
+		return nil, err
+	}
+	var added *eval.Added
+	if len(k.New) > 0 || len(k.Edges) > 0 {
+		if added, err = x.added(ctx, m, &k); err != nil {
+			return nil, err
+		}
+	}
+	for i, n := range k.New {
+		nodes, names = append(nodes, store.NodeID(x.st.Manifest().Nodes+uint64(i))), append(names, string(n.ID))
+	}
+	says, err := s.says(ctx, m, nodes, added)
+	if err != nil {
+		return nil, err
+	}
+	a := predictAnswer{Version: x.st.Manifest().Version, Model: m.info.Which}
+	out := m.cp.Model.Out
+	for i, name := range names {
+		p := m.said(says[i*out:(i+1)*out], k.Top)
+		p.ID = name
+		a.Predictions = append(a.Predictions, p)
+	}
+	return a, nil
+}
+
+// said is what a row of probabilities, or a number, says.
+func (m *nodeModel) said(row []float32, top int) (p prediction) {
+	if m.cp.Model.Numbers != nil {
+		p.Value = &row[0]
+		return p
+	}
+	name := func(c int) any {
+		if m.info.Classes != nil {
+			return m.info.Classes[c]
+		}
+		return c
+	}
+	order := make([]int, len(row))
+	for c := range order {
+		order[c] = c
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case row[a] > row[b]:
+			return -1
+		case row[a] < row[b]:
+			return 1
+		}
+		return 0
+	})
+	p.Probabilities = map[string]float32{}
+	for k, c := range order {
+		if top == 0 || k < top {
+			p.Probabilities[fmt.Sprint(name(c))] = row[c]
+		}
+	}
+	if m.cp.Model.MultiLabel {
+		labels := []any{}
+		for c, x := range row {
+			if x > .5 {
+				labels = append(labels, name(c))
+			}
+		}
+		p.Labels = &labels
+		return p
+	}
+	p.Class, p.Probability = name(order[0]), &row[order[0]]
+	return p
+}
+
+// says is what a model says of nodes, [nodes × Out]. Nodes that may be named twice are asked once; where all together have too large a
+// neighbourhood, half of them are asked at a time.
+func (s *server) says(ctx context.Context, m *nodeModel, nodes []store.NodeID, added *eval.Added) ([]float32, error) {
+	at := map[store.NodeID]int{}
+	for _, v := range nodes {
+		if _, ok := at[v]; !ok {
+			at[v] = len(at)
+		}
+	}
+	distinct := make([]store.NodeID, len(at))
+	for v, i := range at {
+		distinct[i] = v
+	}
+	net, give, err := m.pool.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer give()
+	near := m.near(net.Evaluator)
+	if added != nil {
+		near = net.Evaluator.With(near, added)
+	}
+	own, err := s.ask(ctx, net, distinct, near)
+	if err != nil || len(distinct) == len(nodes) {
+		return own, err
+	}
+	out, says := m.cp.Model.Out, []float32(nil)
+	for _, v := range nodes {
+		says = append(says, own[at[v]*out:(at[v]+1)*out]...)
+	}
+	return says, nil
+}
+
+// ask asks a model of distinct nodes, within what a request may take.
+func (s *server) ask(ctx context.Context, m *infer.Model, nodes []store.NodeID, near eval.Near) ([]float32, error) {
+	room, limit := s.room.request, int64(1<<31-1)
+	if room > 0 {
+		limit = max(1000, room/edgeBytes)
+	}
+	a, err := m.Around(ctx, nodes, limit, near)
+	if err == nil && room > 0 {
+		var pass int64
+		if pass, err = m.PassBytes(ctx, a); err == nil && pass+edgeBytes*int64(len(a.Dst)) > room {
+			err = fmt.Errorf("%w: what lies within its hops takes %d bytes to compute, a request may take %d: serve it with more --mem or fewer --threads", store.ErrBudget, pass+edgeBytes*int64(len(a.Dst)), room)
+		}
+	}
+	if errors.Is(err, store.ErrBudget) && len(nodes) > 1 {
+		half := len(nodes) / 2
+		first, err := s.ask(ctx, m, nodes[:half], near)
+		if err != nil {
+			return nil, err
+		}
+		rest, err := s.ask(ctx, m, nodes[half:], near)
+		return append(first, rest...), err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m.Says(ctx, a)
+}
+
+// explainRequest asks why a model says what it says of a node.
+type explainRequest struct {
+	Model string `json:"model" doc:"its name; left out: the default"`
+	ID    id     `json:"node"`
+	Class string `json:"class" doc:"explained instead of the one that the model says"`
+	Top   int    `json:"top" doc:"how many features and edges; 0: 10"`
+}
+
+type explainAnswer struct {
+	Version  uint64          `json:"version"`
+	Model    string          `json:"model"`
+	ID       any             `json:"id"`
+	Class    any             `json:"class,omitempty"`
+	Says     float64         `json:"says" doc:"the probability of the class, or the number"`
+	Silent   float64         `json:"without_features" doc:"what it would be if all features were 0"`
+	Alone    float64         `json:"without_edges" doc:"what it would be if nothing came along edges"`
+	Nodes    int             `json:"nodes" doc:"that it was read from"`
+	Edges    int             `json:"edges" doc:"that it was read from"`
+	Features []featureAnswer `json:"features" doc:"whose shares are largest"`
+	From     []edgeAnswer    `json:"along_edges" doc:"along which most comes"`
+}
+
+type featureAnswer struct {
+	Name  string  `json:"name"`
+	Share float64 `json:"share" doc:"of what the model says"`
+	Own   float64 `json:"own" doc:"the part of the share that is of the node itself"`
+}
+
+type edgeAnswer struct {
+	Src      any     `json:"src"`
+	Dst      any     `json:"dst"`
+	Relation string  `json:"relation,omitempty"`
+	Share    float64 `json:"share"`
+}
+
+func (s *server) explain(ctx context.Context, x *state, r *http.Request) (any, error) {
+	var k explainRequest
+	if err := decode(r, &k); err != nil {
+		return nil, err
+	}
+	m, err := modelOf[*nodeModel](x, k.Model)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case k.Top < 0 || k.Top > mostAnswers:
+		return nil, badf("top %d: expected 0 to %d", k.Top, mostAnswers)
+	case k.ID == "":
+		return nil, badf("no node is named")
+	case k.Top == 0:
+		k.Top = 10
+	}
+	return s.why(ctx, x, m, &k)
+}
+
+// why explains what a model says of a node.
+func (s *server) why(ctx context.Context, x *state, m *nodeModel, k *explainRequest) (*explainAnswer, error) {
+	o := explain.Options{Class: -1, Near: m.near}
+	if k.Class != "" {
+		if o.Class = m.class(k.Class); o.Class < 0 {
+			return nil, badf("class %q: the model has %q", k.Class, m.info.Classes)
+		}
+	}
+	if s.room.request > 0 {
+		o.MemoryBytes = budget.ProgramBytes + s.room.request
+	}
+	nodes, err := x.ids.nodes(ctx, []id{k.ID})
+	if err != nil {
+		return nil, err
+	}
+	net, give, err := m.pool.take(ctx) // it is one of those that are computed at a time
+	if err != nil {
+		return nil, err
+	}
+	defer give()
+	e, err := explain.Explain(ctx, x.st, net.Device, m.cp, nodes[0], o)
+	if err != nil {
+		return nil, err
+	}
+	return x.because(ctx, m, e, k.Top)
+}
+
+// largest puts those of the largest shares first.
+func largest[T any](list []T, share func(T) float64) {
+	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(math.Abs(share(b)), math.Abs(share(a))) })
+}
+
+// class is the number of a class by its name; −1: there is none.
+func (m *nodeModel) class(name string) int {
+	if m.info.Classes != nil {
+		return slices.Index(m.info.Classes, name)
+	}
+	if c, err := strconv.Atoi(name); err == nil && c >= 0 && c < m.cp.Model.Out && m.cp.Model.Numbers == nil {
+		return c
+	}
+	return -1
+}
+
+// because is an explanation's answer: its largest shares, parallel edges and parts of a feature together.
+func (x *state) because(ctx context.Context, m *nodeModel, e *explain.Explanation, top int) (*explainAnswer, error) {
+	st := x.st.Manifest()
+	a := &explainAnswer{Version: st.Version, Model: m.info.Which, Says: e.Says, Silent: e.Silent, Alone: e.Alone, Nodes: len(e.Nodes), Edges: len(e.Edges), Features: []featureAnswer{}, From: []edgeAnswer{}}
+	if m.cp.Model.Numbers == nil {
+		a.Class = e.Class
+		if m.info.Classes != nil {
+			a.Class = m.info.Classes[e.Class]
+		}
+	}
+	for i := range e.Features {
+		f := &e.Features[i]
+		if f.Share() != 0 {
+			name, _ := f.Text(st, -1)
+			a.Features = append(a.Features, featureAnswer{name, f.Share(), f.Own})
+		}
+	}
+	largest(a.Features, func(f featureAnswer) float64 { return f.Share })
+	a.Features = a.Features[:min(top, len(a.Features))]
+	together := map[explain.Edge]float64{}
+	for _, k := range e.Edges {
+		share := k.Share
+		k.Share = 0
+		together[k] += share
+	}
+	edges := slices.Collect(maps.Keys(together))
+	slices.SortFunc(edges, func(p, q explain.Edge) int { return p.Compare(q) })
+	edges = slices.DeleteFunc(edges, func(k explain.Edge) bool { return together[k] == 0 })
+	largest(edges, func(k explain.Edge) float64 { return together[k] })
+	edges = edges[:min(top, len(edges))]
+	nodes := []store.NodeID{e.Nodes[0]}
+	for _, k := range edges {
+		nodes = append(nodes, e.Nodes[k.Src], e.Nodes[k.Dst])
+	}
+	names, err := x.ids.names(ctx, nodes)
+	if err != nil {
+		return nil, err
+	}
+	a.ID = names[0]
+	for i, k := range edges {
+		a.From = append(a.From, edgeAnswer{names[2*i+1], names[2*i+2], k.RelationName(st), together[k]})
+	}
+	return a, nil
+}
