@@ -26,7 +26,7 @@ type AddedEdge struct {
 
 // With is what is near where some nodes and edges are added.
 func (e *Evaluator) With(near Near, x *Added) Near {
-	a := &withAdded{Near: near, x: x, nodes: e.src.Manifest().Nodes, messages: map[store.NodeID][]Message{}}
+	a := &withAdded{Near: near, x: x, m: e.src.Manifest(), messages: map[store.NodeID][]Message{}}
 	b := &e.edges
 	for _, k := range x.Edges {
 		m := Message{Dst: k.Dst, Src: k.Src, Features: k.Features}
@@ -56,7 +56,7 @@ func (e *Evaluator) With(near Near, x *Added) Near {
 type withAdded struct {
 	Near
 	x        *Added
-	nodes    uint64 // of the store
+	m        *store.Manifest
 	messages map[store.NodeID][]Message
 }
 
@@ -75,7 +75,7 @@ func (a *withAdded) into(ctx context.Context, nodes []store.NodeID, fn func(x Me
 	return a.Into(ctx, old, fn)
 }
 
-func (a *withAdded) isNew(v store.NodeID) bool { return uint64(v) >= a.nodes }
+func (a *withAdded) isNew(v store.NodeID) bool { return uint64(v) >= a.m.Nodes }
 
 func (a *withAdded) degree(v store.NodeID) (n int64, err error) {
 	if !a.isNew(v) {
@@ -85,18 +85,15 @@ func (a *withAdded) degree(v store.NodeID) (n int64, err error) {
 }
 
 func (a *withAdded) rows(ctx context.Context, column string, nodes []store.NodeID, dst []byte) ([]byte, error) {
-	old := slices.DeleteFunc(slices.Clone(nodes), a.isNew)
-	own, err := a.Rows(ctx, column, old, nil)
+	c, err := a.m.Column(column)
 	if err != nil {
 		return nil, err
 	}
-	size := 0
-	if rows := a.x.Rows[column]; a.x.Nodes > 0 {
-		size = len(rows) / a.x.Nodes
+	own, err := a.Rows(ctx, column, slices.DeleteFunc(slices.Clone(nodes), a.isNew), nil)
+	if err != nil {
+		return nil, err
 	}
-	if len(old) > 0 {
-		size = len(own) / len(old)
-	}
+	size := c.RowBytes()
 	dst = slices.Grow(dst[:0], size*len(nodes))[:size*len(nodes)]
 	clear(dst)
 	for i, v := range nodes {
@@ -104,7 +101,7 @@ func (a *withAdded) rows(ctx context.Context, column string, nodes []store.NodeI
 		if !a.isNew(v) {
 			own = own[copy(row, own):]
 		} else if rows := a.x.Rows[column]; rows != nil {
-			copy(row, rows[int(uint64(v)-a.nodes)*size:])
+			copy(row, rows[int(uint64(v)-a.m.Nodes)*size:])
 		}
 	}
 	return dst, nil
