@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -50,6 +51,7 @@ type Store struct {
 	cacheDir     string
 	scratch      string // Options.Scratch
 	reads        ReadTuning
+	gap          atomic.Int64 // of point reads, once it is known
 	calibrating  sync.Mutex // held while measuring: once is enough
 	calibrations map[string]calibrationRecord
 

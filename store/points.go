@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/panics"
@@ -181,7 +182,12 @@ func (s *Store) fewStrings(ctx context.Context, p PartitionID, rows []point, ext
 	if err != nil || int64(len(rows))*2*blocks.ChunkBytes >= e.Length {
 		return false, err
 	}
-	buf := make([]byte, 2*blocks.ChunkBytes)
+	kept := pointBuffers.Get().(*[]byte)
+	defer pointBuffers.Put(kept)
+	if len(*kept) < 2*blocks.ChunkBytes {
+		*kept = make([]byte, 2*blocks.ChunkBytes)
+	}
+	buf := *kept
 	text := 8 * int64(e.Rows+1) // where it begins
 	for _, r := range rows {
 		if ctx.Err() != nil {
@@ -260,23 +266,26 @@ func (s *Store) readRows(ctx context.Context, parts [][]point, n, width int, dst
 		}
 		reads = planPoints(reads, f, e, rows, int64(width), gap)
 	}
+	if len(reads) <= pointsAlone { // not worth goroutines
+		buf := pointBuffers.Get().(*[]byte)
+		defer pointBuffers.Put(buf)
+		for _, r := range reads {
+			if err := r.read(dst, width, buf); err != nil {
+				return nil, err
+			}
+		}
+		return dst, nil
+	}
 	readers := min(runtime.GOMAXPROCS(0)*2, pointReadersMax, len(reads))
 	group, ctx := panics.WithContext(ctx)
 	next := make(chan pointRead)
 	for range readers {
 		group.Go(func() error {
-			var buf []byte
+			buf := pointBuffers.Get().(*[]byte)
+			defer pointBuffers.Put(buf)
 			for r := range next {
-				from, to := int64(r.rows[0].row)*int64(width), int64(r.rows[len(r.rows)-1].row+1)*int64(width)
-				if n := blocks.RangeBytes(to - from); int64(len(buf)) < n {
-					buf = make([]byte, n)
-				}
-				b, err := r.file.ReadRangeInto(r.extent, from, to, buf)
-				if err != nil {
+				if err := r.read(dst, width, buf); err != nil {
 					return err
-				}
-				for _, row := range r.rows {
-					copy(dst[row.to*width:][:width], b[int64(row.row)*int64(width)-from:])
 				}
 			}
 			return nil
@@ -294,6 +303,28 @@ func (s *Store) readRows(ctx context.Context, parts [][]point, n, width int, dst
 		return nil
 	})
 	return dst, group.Wait()
+}
+
+// pointsAlone is how many requests are read one after another.
+const pointsAlone = 2
+
+// pointBuffers are reused by requests of any store.
+var pointBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// read reads the request into *buf, which grows as need be, and its rows of width bytes to where they go in dst.
+func (r *pointRead) read(dst []byte, width int, buf *[]byte) error {
+	from, to := int64(r.rows[0].row)*int64(width), int64(r.rows[len(r.rows)-1].row+1)*int64(width)
+	if n := blocks.RangeBytes(to - from); int64(len(*buf)) < n {
+		*buf = make([]byte, n)
+	}
+	b, err := r.file.ReadRangeInto(r.extent, from, to, *buf)
+	if err != nil {
+		return err
+	}
+	for _, row := range r.rows {
+		copy(dst[row.to*width:][:width], b[int64(row.row)*int64(width)-from:])
+	}
+	return nil
 }
 
 // planPoints appends the requests for ascending rows of an extent: rows join a request as long as the gap between their
@@ -315,14 +346,18 @@ func planPoints(reads []pointRead, f *blocks.File, e blocks.Extent, rows []point
 }
 
 // pointGap is how many unwanted bytes are read rather than starting another request: what the device's measurement says
-// where one is kept.
+// where one is kept, as it was when first asked for.
 func (s *Store) pointGap(ctx context.Context) int64 {
 	if g := s.reads.GapBytes; g != 0 {
 		return g
 	}
-	c, _, err := s.Files().Calibration(ctx, "", CalibrationOptions{NoWait: true})
-	if err != nil || !c.Measured {
-		return pointGapBytes
+	if g := s.gap.Load(); g != 0 {
+		return g
 	}
-	return c.GapBytes()
+	g := int64(pointGapBytes)
+	if c, _, err := s.Files().Calibration(ctx, "", CalibrationOptions{NoWait: true}); err == nil && c.Measured {
+		g = c.GapBytes()
+	}
+	s.gap.Store(g)
+	return g
 }
