@@ -126,7 +126,9 @@ func rows(st *store) []row {
 	some := func(r *rand.Rand) uint64 { return r.Uint64N(st.Nodes) }
 	ok := func(status int) bool { return status == http.StatusOK }
 	list := []row{
-		{"look-up of 1,000 nodes", func(r *rand.Rand) (string, string, string) { return "GET", fmt.Sprintf("/v1/nodes?id=%d", r.Uint64N(min(st.Nodes, 1000))), "" }, ok},
+		{"look-up of 1,000 nodes", func(r *rand.Rand) (string, string, string) {
+			return "GET", fmt.Sprintf("/v1/nodes?id=%d", r.Uint64N(min(st.Nodes, 1000))), ""
+		}, ok},
 		{"look-up of any node", func(r *rand.Rand) (string, string, string) { return "GET", fmt.Sprintf("/v1/nodes?id=%d", some(r)), "" }, ok},
 		{"look-up of 100 nodes", func(r *rand.Rand) (string, string, string) {
 			ids := make([]uint64, 100)
@@ -136,7 +138,9 @@ func rows(st *store) []row {
 			b, _ := json.Marshal(map[string]any{"ids": ids})
 			return "POST", "/v1/nodes", string(b)
 		}, ok},
-		{"neighbours", func(r *rand.Rand) (string, string, string) { return "GET", fmt.Sprintf("/v1/neighbors?id=%d", some(r)), "" }, ok},
+		{"neighbours", func(r *rand.Rand) (string, string, string) {
+			return "GET", fmt.Sprintf("/v1/neighbors?id=%d", some(r)), ""
+		}, ok},
 		{"malformed", func(r *rand.Rand) (string, string, string) {
 			return "POST", "/v1/predict", []string{"{", `{"nodes": 3}`, `{"nodes": ["x"]}`, `{"nodes": [], "x": 1}`, strings.Repeat("[", 1000)}[r.IntN(5)]
 		}, func(status int) bool { return status >= 400 && status < 500 }},
@@ -146,9 +150,13 @@ func rows(st *store) []row {
 			continue
 		}
 		list = append(list,
-			row{"prediction of a node", func(r *rand.Rand) (string, string, string) { return "POST", "/v1/predict", fmt.Sprintf(`{"nodes": [%d], "top": 3}`, some(r)) }, ok},
+			row{"prediction of a node", func(r *rand.Rand) (string, string, string) {
+				return "POST", "/v1/predict", fmt.Sprintf(`{"nodes": [%d], "top": 3}`, some(r))
+			}, ok},
 			row{"prediction of a new node, 5 edges", func(r *rand.Rand) (string, string, string) { return "POST", "/v1/predict", st.newNode(r, some) }, ok},
-			row{"explanation", func(r *rand.Rand) (string, string, string) { return "POST", "/v1/explain", fmt.Sprintf(`{"node": %d}`, some(r)) }, ok})
+			row{"explanation", func(r *rand.Rand) (string, string, string) {
+				return "POST", "/v1/explain", fmt.Sprintf(`{"node": %d}`, some(r))
+			}, ok})
 		break
 	}
 	return list

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/adjacency"
@@ -54,6 +55,7 @@ type pageNode struct {
 	Prediction *prediction
 	Says       []bar // probabilities
 	Why        *explainAnswer
+	NoWhy      bool // it would take too long
 	Features   []bar
 	Along      []bar
 	Around     []spoke
@@ -154,19 +156,33 @@ func (s *server) nodeForPage(ctx context.Context, x *state, asked string) (*page
 	for name, v := range of.Columns {
 		n.Columns = append(n.Columns, cells(name, v)...)
 	}
-	slices.SortFunc(n.Columns, func(a, b cellOf) int { return cmp.Compare(a.Name, b.Name) })
+	m := x.st.Manifest()
+	rank := func(c cellOf) int { // what is known of it, then what it has, then what it has not
+		of, err := m.Column(c.Name)
+		switch {
+		case err == nil && (of.Role == store.RoleLabel || of.Role == store.RoleSplit):
+			return 0
+		case c.Value == "0" || c.Value == noValue:
+			return 2
+		}
+		return 1
+	}
+	slices.SortFunc(n.Columns, func(a, b cellOf) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name)) })
 	if len(n.Columns) > listedValues {
 		n.Columns = append(n.Columns[:listedValues], cellOf{"…", fmt.Sprintf("%d more", len(n.Columns)-listedValues)})
 	}
 	if err := x.draw(ctx, n, nodes[0]); err != nil {
 		return nil, err
 	}
-	m, err := modelOf[*nodeModel](x, "")
+	says, err := modelOf[*nodeModel](x, "")
 	if err != nil { // none of nodes
 		return n, nil
 	}
-	return n, s.saidOnPage(ctx, x, m, n, nodes[0], id(asked))
+	return n, s.saidOnPage(ctx, x, says, n, nodes[0], id(asked))
 }
+
+// noValue stands where a node has no value of a column.
+const noValue = "–"
 
 // cells are a column's value, or those of its elements, as text.
 func cells(name string, v any) (list []cellOf) {
@@ -179,7 +195,7 @@ func cells(name string, v any) (list []cellOf) {
 	b, err := json.Marshal(v)
 	text := strings.Trim(string(b), `"`)
 	if v == nil || err != nil {
-		text = "–"
+		text = noValue
 	}
 	if most := 60; len([]rune(text)) > most {
 		text = string([]rune(text)[:most]) + " …"
@@ -218,7 +234,10 @@ func (x *state) draw(ctx context.Context, n *pageNode, v store.NodeID) error {
 		if k.X2, k.Y2 = at(13); e.Out {
 			k.X1, k.Y1, k.X2, k.Y2 = k.X2, k.Y2, k.X1, k.Y1
 		}
-		if math.Cos(angle) < 0 {
+		switch c := math.Cos(angle); {
+		case math.Abs(c) < .25:
+			k.Anchor, k.TY = "middle", k.TY+math.Copysign(6, math.Sin(angle))
+		case c < 0:
 			k.Anchor = "end"
 		}
 		if k.Label = k.ID; len([]rune(k.Label)) > 20 {
@@ -228,6 +247,9 @@ func (x *state) draw(ctx context.Context, n *pageNode, v store.NodeID) error {
 	}
 	return nil
 }
+
+// whyTime is how long a page waits for an explanation: that of a node with large hubs around it takes longer.
+const whyTime = 2 * time.Second
 
 // saidOnPage adds what a model says, and why where its neighbourhood is small enough.
 func (s *server) saidOnPage(ctx context.Context, x *state, m *nodeModel, n *pageNode, v store.NodeID, asked id) error {
@@ -244,11 +266,11 @@ func (s *server) saidOnPage(ctx context.Context, x *state, m *nodeModel, n *page
 		n.Says = append(n.Says, bar{Name: name, Value: float64(v), Share: 100 * float64(v)})
 	}
 	slices.SortFunc(n.Says, func(a, b bar) int { return cmp.Or(cmp.Compare(b.Value, a.Value), cmp.Compare(a.Name, b.Name)) })
-	if x.lists.Degree(v) > 2000 { // too long for a page
-		return nil
-	}
-	why, err := s.why(ctx, x, m, &explainRequest{ID: asked, Top: listedShares})
-	if errors.Is(err, store.ErrBudget) {
+	soon, cancel := context.WithTimeout(ctx, whyTime)
+	defer cancel()
+	why, err := s.why(soon, x, m, &explainRequest{ID: asked, Top: listedShares})
+	if errors.Is(err, store.ErrBudget) || soon.Err() != nil && ctx.Err() == nil {
+		n.NoWhy = true
 		return nil
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -401,5 +402,33 @@ func TestEnds(t *testing.T) {
 			t.Errorf("%v: exit code %d (%v): %s", sig, code, err, errs.String())
 		}
 		clitest.MustRun(t, "verify", dir, "--quiet")
+	}
+}
+
+// TestPageOfDocs: the requests on docs/serve.md are answered, from the store that the tutorial makes.
+func TestPageOfDocs(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/serve.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "packages.gstore")
+	packages := "../../../testdata/packages/"
+	clitest.MustRun(t, "ingest", packages+"depends.csv", dir, "--nodes", packages+"packages.csv", "--undirected", "--split-random", "60/20/20", "--quiet")
+	clitest.MustRun(t, "train", dir, "--seed", "1", "--epochs", "4", "--quiet")
+	s := serve(t, dir)
+	posts := regexp.MustCompile(`(?s)curl -s localhost:7474(/\S+) -d '([^']*)'`).FindAllStringSubmatch(string(page), -1)
+	gets := regexp.MustCompile("`GET (/[^` ]*)`").FindAllStringSubmatch(string(page), -1)
+	if len(posts) != 2 || len(gets) < 5 {
+		t.Fatalf("the page has %d requests by POST and %d by GET", len(posts), len(gets))
+	}
+	for _, k := range posts {
+		if got := ask[said](s, "POST", k[1], k[2]); len(got.Predictions) == 0 || got.Predictions[0].Class == nil {
+			t.Errorf("%s: %+v", k[2], got)
+		}
+	}
+	for _, k := range gets {
+		if status, text := s.do("GET", k[1], ""); status != http.StatusOK {
+			t.Errorf("GET %s: status %d: %s", k[1], status, text)
+		}
 	}
 }

@@ -102,6 +102,9 @@ func rounded(x, deviation float64) float64 {
 	step := math.Pow(10, math.Floor(math.Log10(deviation))-5)
 	if r := math.Round(x/step) * step; deviation > 0 && !math.IsInf(r, 0) && !math.IsNaN(r) {
 		x, _ = strconv.ParseFloat(strconv.FormatFloat(r, 'g', 12, 64), 64) // without the product's own rounding
+		if x == 0 {
+			x = 0 // without a sign
+		}
 	}
 	return x
 }
