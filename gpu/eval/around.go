@@ -57,9 +57,17 @@ type Near struct {
 	Degrees func(node store.NodeID) (int64, error)
 }
 
+// Room is what may be read by [Evaluator.Around]: Bytes, of which an edge takes PerEdge and a node PerNode. The zero value has no bound.
+type Room struct{ Bytes, PerEdge, PerNode int64 }
+
+// left reports whether there is room for so many edges and nodes.
+func (r *Room) left(edges, nodes int) bool {
+	return r.Bytes == 0 || int64(edges)*r.PerEdge+int64(nodes)*r.PerNode <= r.Bytes
+}
+
 // Around reads what lies within so many hops of nodes, which are distinct. Degrees and sums of weights of the last hop's nodes are
-// read only where a model asks for those of sources. More than limit edges are an error that wraps [store.ErrBudget].
-func (e *Evaluator) Around(ctx context.Context, nodes []store.NodeID, hops int, limit int64, ofSources bool, near Near) (*Around, error) {
+// read only where a model asks for those of sources. More than there is room for is an error that wraps [store.ErrBudget].
+func (e *Evaluator) Around(ctx context.Context, nodes []store.NodeID, hops int, room Room, ofSources bool, near Near) (*Around, error) {
 	a := &Around{Nodes: slices.Clone(nodes), Reach: []int{len(nodes)}}
 	places := map[store.NodeID]uint32{}
 	for i, v := range nodes {
@@ -70,14 +78,11 @@ func (e *Evaluator) Around(ctx context.Context, nodes []store.NodeID, hops int, 
 		var found []Message
 		more := false
 		err := near.Into(ctx, frontier, func(x Message) bool {
-			if more = int64(len(a.Dst)+len(found)) >= limit; !more {
+			if more = !room.left(len(a.Dst)+len(found)+1, len(a.Nodes)); !more {
 				found = append(found, x)
 			}
 			return !more
 		})
-		if more && err == nil {
-			err = fmt.Errorf("%w: more than %d edges lead to it within %d hops: give it more", store.ErrBudget, limit, hop+1)
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -87,6 +92,10 @@ func (e *Evaluator) Around(ctx context.Context, nodes []store.NodeID, hops int, 
 				places[x.Src] = 0
 				next = append(next, x.Src)
 			}
+		}
+		edges := len(a.Dst) + len(found)
+		if more || !room.left(edges, len(a.Nodes)+len(next)) {
+			return nil, fmt.Errorf("%w: more than %d edges lead to it within %d hops: give it more", store.ErrBudget, edges, hop+1)
 		}
 		slices.Sort(next)
 		for _, v := range next {

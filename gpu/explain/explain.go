@@ -105,7 +105,7 @@ func (r *runner) read(ctx context.Context, node store.NodeID, o Options) error {
 	if o.Near != nil {
 		near = o.Near(r.Evaluator)
 	}
-	if r.around, err = r.Around(ctx, []store.NodeID{node}, limit, near); err != nil {
+	if r.around, err = r.Around(ctx, []store.NodeID{node}, eval.Room{Bytes: limit, PerEdge: 1}, near); err != nil {
 		return fmt.Errorf("explain: %w", err)
 	}
 	if o.MemoryBytes > 0 {

@@ -14,6 +14,10 @@ import (
 func (m *Model) Input(ctx context.Context, arena *gpu.Arena, a *eval.Around) (in nn.Input, err error) {
 	q, n := m.Queue, len(a.Nodes)
 	for k, c := range m.Columns {
+		if m.dry {
+			in.Tables = append(in.Tables, arena.Matrix(q, n, c.Dim))
+			continue
+		}
 		wide := make([]float32, n*c.Dim)
 		if elem := nn.TableElem(c.Elem); elem != c.Elem { // a category: its bits
 			copy(blocks.Bytes(wide), a.Rows[k])

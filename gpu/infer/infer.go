@@ -2,7 +2,7 @@
 // evaluation says it of all nodes (package eval), in time that depends on their neighbourhoods alone.
 //
 //	m, err := infer.Open(ctx, st, dev, checkpoint)
-//	around, err := m.Around(ctx, nodes, limit, m.Evaluator.ByLists(st, lists))
+//	around, err := m.Around(ctx, nodes, eval.Room{}, m.Evaluator.ByLists(st, lists))
 //	answers, err := m.Says(ctx, around)
 //
 // A node that is not of the store, with edges of its own, is answered as if it had been appended ([Added]).
@@ -37,6 +37,7 @@ type Model struct {
 	Queue     *gpu.Queue
 	Net       *nn.Model
 
+	dry     bool       // the device counts alone
 	arena   *gpu.Arena // of a pass
 	vectors func() error
 }
@@ -84,9 +85,9 @@ func (m *Model) make(ctx context.Context, dev gpu.Device) (err error) {
 	return err
 }
 
-// On is the model on another device, with no parameters loaded, for a dry run. What it reads stays m's, which is closed after it.
+// On is the model on a device that counts alone, for a dry run: nothing is put into tensors. What it reads stays m's, which is closed after it.
 func (m *Model) On(ctx context.Context, dev gpu.Device) (*Model, error) {
-	d := &Model{Store: m.Store, Checkpoint: m.Checkpoint, Config: m.Config, Columns: m.Columns}
+	d := &Model{dry: true, Store: m.Store, Checkpoint: m.Checkpoint, Config: m.Config, Columns: m.Columns}
 	if err := d.make(ctx, dev); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -120,9 +121,9 @@ func (m *Model) Close() (err error) {
 	return err
 }
 
-// Around reads all that lies within the model's hops of distinct nodes, at most limit edges ([eval.Evaluator.Around]).
-func (m *Model) Around(ctx context.Context, nodes []store.NodeID, limit int64, near eval.Near) (*eval.Around, error) {
-	return m.Evaluator.Around(ctx, nodes, m.Net.Hops(), limit, m.Net.ReadsDegrees() || m.Config.SymmetricWeights(), near)
+// Around reads all that lies within the model's hops of distinct nodes ([eval.Evaluator.Around]).
+func (m *Model) Around(ctx context.Context, nodes []store.NodeID, room eval.Room, near eval.Near) (*eval.Around, error) {
+	return m.Evaluator.Around(ctx, nodes, m.Net.Hops(), room, m.Net.ReadsDegrees() || m.Config.SymmetricWeights(), near)
 }
 
 // Says is what the model says of the nodes that a neighbourhood was read for, [nodes × Out]: probabilities of its classes or labels, or its

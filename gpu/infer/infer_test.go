@@ -111,7 +111,7 @@ func (w *world) evaluated(cp *train.Checkpoint, nodes []store.NodeID) (all []flo
 // says is what a model says of nodes, read near them.
 func (w *world) says(m *infer.Model, nodes []store.NodeID, near eval.Near) []float32 {
 	w.t.Helper()
-	a, err := m.Around(w.t.Context(), nodes, math.MaxInt32, near)
+	a, err := m.Around(w.t.Context(), nodes, eval.Room{}, near)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func (w *world) check(cp *train.Checkpoint) {
 	for i, v := range nodes {
 		w.same(fmt.Sprintf("node %d alone", v), cp, w.says(m, []store.NodeID{v}, m.Evaluator.ByLists(w.st, lists)), want[i*cp.Model.Out:(i+1)*cp.Model.Out])
 	}
-	a, err := m.Around(w.t.Context(), nodes, math.MaxInt32, m.Evaluator.ByLists(w.st, lists))
+	a, err := m.Around(w.t.Context(), nodes, eval.Room{}, m.Evaluator.ByLists(w.st, lists))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -290,10 +290,13 @@ func TestLimit(t *testing.T) {
 	w := stored(t, graph(true))
 	m := w.model(w.trained(config.Config{}))
 	near := m.Evaluator.ByLists(w.st, w.lists(false))
-	if _, err := m.Around(t.Context(), []store.NodeID{3}, 2, near); !errors.Is(err, store.ErrBudget) {
+	if _, err := m.Around(t.Context(), []store.NodeID{3}, eval.Room{Bytes: 2, PerEdge: 1}, near); !errors.Is(err, store.ErrBudget) {
 		t.Errorf("2 edges: %v", err)
 	}
-	if _, err := m.Around(t.Context(), []store.NodeID{store.NodeID(w.st.Manifest().Nodes)}, 1000, near); !errors.Is(err, store.ErrNotFound) {
+	if _, err := m.Around(t.Context(), []store.NodeID{3}, eval.Room{Bytes: 2, PerNode: 1}, near); !errors.Is(err, store.ErrBudget) {
+		t.Errorf("2 nodes: %v", err)
+	}
+	if _, err := m.Around(t.Context(), []store.NodeID{store.NodeID(w.st.Manifest().Nodes)}, eval.Room{Bytes: 1000, PerEdge: 1}, near); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a node that there is not: %v", err)
 	}
 }

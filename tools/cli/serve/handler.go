@@ -180,12 +180,12 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.As(err, &large):
 		fail(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body has more than %d bytes, which --most-body allows", large.Limit))
+	case errors.Is(err, store.ErrBudget):
+		fail(w, http.StatusUnprocessableEntity, "too_much", text)
 	case errors.As(err, &bad), ingest.Refused(err), command.IsUsage(err):
 		fail(w, http.StatusBadRequest, "bad_request", text)
 	case errors.Is(err, store.ErrNotFound):
 		fail(w, http.StatusNotFound, "not_found", text)
-	case errors.Is(err, store.ErrBudget):
-		fail(w, http.StatusUnprocessableEntity, "too_much", text)
 	case errors.Is(err, context.DeadlineExceeded):
 		fail(w, http.StatusGatewayTimeout, "timeout", fmt.Sprintf("it took longer than %v, which --timeout allows", s.o.timeout))
 	case errors.Is(err, context.Canceled):

@@ -106,7 +106,7 @@ func TestTargets(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shop.gstore")
 	clitest.MustRun(t, "demo", "--task", "relational", "--dir", dir, "--epochs", "1", "--quiet")
 	code, _, errs := clitest.Run(t, "serve", dir, "--mem", "400MiB", "--listen", "127.0.0.1:0")
-	_, least, _ := strings.Cut(strings.TrimSpace(errs), "the smallest that works is ")
+	_, least, _ := strings.Cut(strings.TrimSpace(errs), "the smallest --mem that works is ")
 	if code != 1 || least == "" {
 		t.Fatalf("within 400 MiB: exit code %d: %s", code, errs)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gstore/gstore/gpu/infer"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
+	"github.com/gstore/gstore/tools/cli/command"
 )
 
 // predictRequest asks what a model says of nodes of the store, and of new ones, which are then as if they had been appended.
@@ -160,7 +161,10 @@ func (s *server) says(ctx context.Context, m *nodeModel, nodes []store.NodeID, a
 	if added != nil {
 		near = net.Evaluator.With(near, added)
 	}
-	own, err := s.ask(ctx, net, distinct, near)
+	own, err := s.within(ctx, 1, func(room int64) ([]float32, error) { return ask(ctx, net, distinct, near, room) })
+	if errors.Is(err, store.ErrBudget) && len(s.devs) > 1 { // alone it may have more
+		own, err = s.within(ctx, int64(len(s.devs)), func(room int64) ([]float32, error) { return ask(ctx, net, distinct, near, room) })
+	}
 	if err != nil || len(distinct) == len(nodes) {
 		return own, err
 	}
@@ -171,26 +175,37 @@ func (s *server) says(ctx context.Context, m *nodeModel, nodes []store.NodeID, a
 	return says, nil
 }
 
-// ask asks a model of distinct nodes, within what a request may take.
-func (s *server) ask(ctx context.Context, m *infer.Model, nodes []store.NodeID, near eval.Near) ([]float32, error) {
-	room, limit := s.room.request, int64(1<<31-1)
-	if room > 0 {
-		limit = max(1000, room/edgeBytes)
+// within calls f with the memory of some of the shares, once they are free; 0: no bound.
+func (s *server) within(ctx context.Context, shares int64, f func(room int64) ([]float32, error)) ([]float32, error) {
+	if err := s.requests.Acquire(ctx, shares); err != nil {
+		return nil, err
 	}
-	a, err := m.Around(ctx, nodes, limit, near)
+	defer s.requests.Release(shares)
+	return f(shares * s.room.request)
+}
+
+// ask asks a model of distinct nodes within a room, 0: without bound.
+func ask(ctx context.Context, m *infer.Model, nodes []store.NodeID, near eval.Near, room int64) ([]float32, error) {
+	each := int64(0) // of a node: its rows, as they are read and as numbers
+	for _, c := range m.Columns {
+		each += int64(c.RowBytes() + 4*c.Dim)
+	}
+	a, err := m.Around(ctx, nodes, eval.Room{Bytes: room, PerEdge: edgeBytes, PerNode: each}, near)
 	if err == nil && room > 0 {
 		var pass int64
-		if pass, err = m.PassBytes(ctx, a); err == nil && pass+edgeBytes*int64(len(a.Dst)) > room {
-			err = fmt.Errorf("%w: what lies within its hops takes %d bytes to compute, a request may take %d: serve it with more --mem or fewer --threads", store.ErrBudget, pass+edgeBytes*int64(len(a.Dst)), room)
+		pass, err = m.PassBytes(ctx, a)
+		if pass += edgeBytes*int64(len(a.Dst)) + each*int64(len(a.Nodes)); err == nil && pass > room {
+			err = fmt.Errorf("%w: what lies within its hops takes %s to compute, a request may take %s: serve it with more --mem",
+				store.ErrBudget, command.FormatSize(pass), command.FormatSize(room))
 		}
 	}
 	if errors.Is(err, store.ErrBudget) && len(nodes) > 1 {
 		half := len(nodes) / 2
-		first, err := s.ask(ctx, m, nodes[:half], near)
+		first, err := ask(ctx, m, nodes[:half], near, room)
 		if err != nil {
 			return nil, err
 		}
-		rest, err := s.ask(ctx, m, nodes[half:], near)
+		rest, err := ask(ctx, m, nodes[half:], near, room)
 		return append(first, rest...), err
 	}
 	if err != nil {
@@ -262,8 +277,9 @@ func (s *server) why(ctx context.Context, x *state, m *nodeModel, k *explainRequ
 			return nil, badf("class %q: the model has %q", k.Class, m.info.Classes)
 		}
 	}
+	shares := int64(len(s.devs)) // it takes long, and all of the memory
 	if s.room.request > 0 {
-		o.MemoryBytes = budget.ProgramBytes + s.room.request
+		o.MemoryBytes = budget.ProgramBytes + shares*s.room.request
 	}
 	nodes, err := x.ids.nodes(ctx, []id{k.ID})
 	if err != nil {
@@ -274,9 +290,15 @@ func (s *server) why(ctx context.Context, x *state, m *nodeModel, k *explainRequ
 		return nil, err
 	}
 	defer give()
+	if s.room.request > 0 {
+		if err := s.requests.Acquire(ctx, shares); err != nil {
+			return nil, err
+		}
+		defer s.requests.Release(shares)
+	}
 	e, err := explain.Explain(ctx, x.st, net.Device, m.cp, nodes[0], o)
 	if err != nil {
-		return nil, err
+		return nil, s.roomFor(err, "explaining it", requestsOfNodes)
 	}
 	return x.because(ctx, m, e, k.Top)
 }

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
@@ -37,7 +39,8 @@ type server struct {
 	end     context.CancelFunc
 	closing sync.WaitGroup
 
-	reloading sync.Mutex // what is new is taken up by one at a time
+	reloading sync.Mutex          // what is new is taken up by one at a time
+	requests  *semaphore.Weighted // shares of memory
 
 	mu  sync.RWMutex
 	now *state
@@ -47,7 +50,7 @@ type server struct {
 type shares struct {
 	lists   int64 // of a state: another one may be opened beside it
 	models  int64 // of a state
-	request int64 // of a prediction
+	request int64 // of a prediction: one of as many as are computed at a time, or, of a large one, as much as all of these alone
 }
 
 // fixedBytes are for what requests carry, and the look-up of ids.
@@ -59,6 +62,7 @@ const (
 	sixteenths                 = 16
 	listsOfNodes, listsBeside  = 4, 2
 	modelsOfNodes, modelsWhole = 2, 5
+	requestsOfNodes            = sixteenths - 2*listsOfNodes - 2*modelsOfNodes
 )
 
 // plan shares memory out: what the program, and what requests carry, leave.
@@ -81,15 +85,15 @@ func (s *server) plan(m *store.Manifest) error {
 	return nil
 }
 
-// roomFor is an error of a model that its share is too small for: what --mem should be.
-func (s *server) roomFor(err error) error {
+// roomFor is an error of something that its share is too small for, so many sixteenths: what --mem should be.
+func (s *server) roomFor(err error, what string, share int64) error {
 	var small *budget.TooSmall
 	if !errors.As(err, &small) || s.o.mem == 0 {
 		return err
 	}
-	mem := budget.ProgramBytes + fixedBytes + (small.LeastBytes-budget.ProgramBytes)*sixteenths/modelsWhole
-	return fmt.Errorf("%w: the model takes %s, and two must have room where a new one is taken up: the smallest that works is %dMiB", store.ErrBudget,
-		command.FormatSize(small.LeastBytes-budget.ProgramBytes), (mem+1<<20-1)>>20)
+	takes := small.LeastBytes - budget.ProgramBytes
+	mem := budget.ProgramBytes + fixedBytes + takes*sixteenths/share
+	return fmt.Errorf("%w: %s takes %s, and the server's share for it is smaller: the smallest --mem that works is %dMiB", store.ErrBudget, what, command.FormatSize(takes), (mem+1<<20-1)>>20)
 }
 
 func newServer(ctx context.Context, e *command.Env, dir string, o options) (_ *server, err error) {
@@ -113,6 +117,7 @@ func newServer(ctx context.Context, e *command.Env, dir string, o options) (_ *s
 	if err := s.openDevices(); err != nil {
 		return nil, err
 	}
+	s.requests = semaphore.NewWeighted(int64(len(s.devs)))
 	done := e.Working("opening the store and its models")
 	defer done()
 	snap, err := s.openSnapshot(ctx)

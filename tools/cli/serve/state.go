@@ -105,7 +105,7 @@ func (s *server) newState(ctx context.Context, snap *snapshot, all map[string]fo
 			continue
 		}
 		m, err := s.openModel(ctx, snap, of, f)
-		err = s.roomFor(err)
+		err = s.roomFor(err, "a model", modelsWhole)
 		if err != nil && of.name != defaultModel {
 			err = fmt.Errorf("model %s: %w", of.name, err)
 		}
