@@ -52,7 +52,7 @@ type Store struct {
 	scratch      string // Options.Scratch
 	reads        ReadTuning
 	gap          atomic.Int64 // of point reads, once it is known
-	calibrating  sync.Mutex // held while measuring: once is enough
+	calibrating  sync.Mutex   // held while measuring: once is enough
 	calibrations map[string]calibrationRecord
 
 	mu     sync.Mutex
