@@ -222,8 +222,13 @@ func (r *run) predict(run func(args ...string) (*Outcome, error)) error {
 	if err == nil && strings.Contains(o.Stdout, "NaN") {
 		err = errors.New("an answer is not a number")
 	}
-	if err = r.checked("predict", o.Args, err); err != nil || r.c.Task() != "node" {
+	if err = r.checked("predict", o.Args, err); err != nil || r.c.Task() != "node" && r.c.Task() != "link" {
 		return err
 	}
-	return r.explain(run, list[0])
+	if r.c.Task() == "node" {
+		if err := r.explain(run, list[0]); err != nil {
+			return err
+		}
+	}
+	return r.serve(list[0])
 }

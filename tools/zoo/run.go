@@ -134,12 +134,8 @@ func shrink() {
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // where there is none, peaks are told too high at worst
 }
 
-// Run runs one command line. Errors are those of running it at all.
-func (g *Gstore) Run(ctx context.Context, args ...string) (*Outcome, error) {
-	g.Runs++
-	limit, cancel := context.WithTimeout(ctx, g.Timeout)
-	defer cancel()
-	cmd := exec.CommandContext(limit, g.Path, args...)
+func (g *Gstore) command(ctx context.Context, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, g.Path, args...)
 	cmd.Env = os.Environ()
 	for _, e := range g.Env {
 		if strings.Contains(e, "{ARGS}") {
@@ -147,6 +143,15 @@ func (g *Gstore) Run(ctx context.Context, args ...string) (*Outcome, error) {
 		}
 		cmd.Env = append(cmd.Env, strings.ReplaceAll(e, "{ARGS}", strings.Join(args, "\n")))
 	}
+	return cmd
+}
+
+// Run runs one command line. Errors are those of running it at all.
+func (g *Gstore) Run(ctx context.Context, args ...string) (*Outcome, error) {
+	g.Runs++
+	limit, cancel := context.WithTimeout(ctx, g.Timeout)
+	defer cancel()
+	cmd := g.command(limit, args)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	shrink()

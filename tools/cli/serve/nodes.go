@@ -175,11 +175,12 @@ const (
 
 // neighborAnswer is an edge of a node.
 type neighborAnswer struct {
-	ID        any      `json:"id"`
-	Type      string   `json:"type,omitempty"`
-	Direction string   `json:"direction" doc:"in: the edge leads to the node that was asked for, out: from it, both: undirected"`
-	Relation  string   `json:"relation,omitempty"`
-	Weight    *float32 `json:"weight,omitempty"`
+	ID        any            `json:"id"`
+	Type      string         `json:"type,omitempty"`
+	Direction string         `json:"direction" doc:"in: the edge leads to the node that was asked for, out: from it, both: undirected"`
+	Relation  string         `json:"relation,omitempty"`
+	Weight    *float32       `json:"weight,omitempty"`
+	Columns   map[string]any `json:"columns,omitempty" doc:"of edges, that are asked for"`
 }
 
 type neighborsAnswer struct {
@@ -194,7 +195,7 @@ const mostNeighbors = 10_000
 
 // neighbors answers GET /v1/neighbors?id=…: a page of a node's edges, in an order that does not change.
 func (s *server) neighbors(ctx context.Context, x *state, r *http.Request) (any, error) {
-	q, err := query(r, "id", "direction", "relation", "limit", "offset")
+	q, err := query(r, "id", "direction", "relation", "column", "limit", "offset")
 	if err != nil {
 		return nil, err
 	}
@@ -255,6 +256,10 @@ func (s *server) neighbors(ctx context.Context, x *state, r *http.Request) (any,
 	if err != nil {
 		return nil, err
 	}
+	columns, err := x.edgeColumns(ctx, q["column"], edges)
+	if err != nil {
+		return nil, err
+	}
 	weighs := len(m.ColumnsOf(store.RoleWeight)) > 0
 	a.ID = names[0]
 	for i, e := range edges {
@@ -269,7 +274,39 @@ func (s *server) neighbors(ctx context.Context, x *state, r *http.Request) (any,
 			w := e.Weight
 			n.Weight = &w
 		}
+		for name, list := range columns {
+			if n.Columns == nil {
+				n.Columns = map[string]any{}
+			}
+			n.Columns[name] = list[i]
+		}
 		a.Neighbors = append(a.Neighbors, n)
 	}
 	return a, nil
+}
+
+// edgeColumns are values of columns of edges, by name and edge.
+func (x *state) edgeColumns(ctx context.Context, names []string, edges []adjacency.Edge) (map[string][]any, error) {
+	all := map[string][]any{}
+	for _, name := range names {
+		c, err := x.st.Manifest().Column(name)
+		switch {
+		case err != nil:
+			return nil, err
+		case c.Role != store.RoleEdge:
+			return nil, badf("column %q has no values of edges beside their relations and weights", name)
+		}
+		at := make([]store.EdgeRow, len(edges))
+		for i, e := range edges {
+			at[i] = store.EdgeRow{Partition: e.Partition, Row: e.Row}
+		}
+		rows, err := x.st.EdgeRows(ctx, name, at, nil)
+		if err != nil {
+			return nil, err
+		}
+		for i, size := 0, c.RowBytes(); i < len(edges); i++ {
+			all[name] = append(all[name], row2json(c, rows[i*size:(i+1)*size]))
+		}
+	}
+	return all, nil
 }

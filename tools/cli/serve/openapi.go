@@ -36,7 +36,7 @@ func (s *server) routes() []route {
 		{http.MethodGet, pathStore, "What is served: sizes, types, relations, columns, models", nil, nil, "", storeAnswer{}, s.describe},
 		{http.MethodGet, pathNodes, "Look nodes up", []parameter{nodes, {name: "column", doc: "a column of nodes (default: all of data)", many: true}}, nil, "", nodesAnswer{}, s.node},
 		{http.MethodPost, pathNodes, "Look many nodes up", nil, nodesRequest{}, `{"ids": [12, 15], "columns": ["label"]}`, nodesAnswer{}, s.nodes},
-		{http.MethodGet, pathNeighbors, "A node's edges, in an order that does not change", []parameter{ids, {name: "direction", doc: "in, out or both (default)"}, {name: "relation", doc: "of this relation alone"},
+		{http.MethodGet, pathNeighbors, "A node's edges, in an order that does not change", []parameter{ids, {name: "direction", doc: "in, out or both (default)"}, {name: "relation", doc: "of this relation alone"}, {name: "column", doc: "a column of edges", many: true},
 			{name: "limit", doc: "how many, at most 10000 (default 100)"}, {name: "offset", doc: "how many to leave out before"}}, nil, "", neighborsAnswer{}, s.neighbors},
 		{http.MethodPost, pathPredict, "What a model says of nodes, and of nodes that the store does not have", nil, predictRequest{},
 			`{"nodes": [12, 15], "top": 3}`, predictAnswer{}, s.predict},

@@ -432,3 +432,42 @@ func TestPageOfDocs(t *testing.T) {
 		}
 	}
 }
+
+// TestEdgeColumns: columns of edges are those of the file, of each edge its own.
+func TestEdgeColumns(t *testing.T) {
+	work := t.TempDir()
+	edges, dir := filepath.Join(work, "e.csv"), filepath.Join(work, "s.gstore")
+	var text strings.Builder
+	text.WriteString("src,dst,weight,amount\n")
+	for i := range 40 {
+		fmt.Fprintf(&text, "a%d,b%d,%g,%d\n", i%8, i%5, float64(i)/4, i*i)
+	}
+	if err := os.WriteFile(edges, []byte(text.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	clitest.MustRun(t, "ingest", edges, dir, "--columns", "src,dst,weight,amount", "--partitions", "3", "--quiet")
+	s := serve(t, dir)
+	seen := map[float64]bool{}
+	for k := range 8 {
+		for _, n := range ask[struct {
+			Neighbors []struct {
+				ID      string
+				Weight  float64
+				Columns struct{ Amount float64 }
+			}
+		}](s, "GET", fmt.Sprintf("/v1/neighbors?id=a%d&column=amount&direction=out", k), "").Neighbors {
+			i := 4 * n.Weight
+			if seen[i] = true; n.Columns.Amount != i*i || int(i)%8 != k || n.ID != fmt.Sprint("b", int(i)%5) {
+				t.Errorf("edge %v of a%d: %+v", i, k, n)
+			}
+		}
+	}
+	if len(seen) != 40 {
+		t.Errorf("%d of 40 edges were found", len(seen))
+	}
+	for _, column := range []string{"weight", "nothing"} {
+		if status, text := s.do("GET", "/v1/neighbors?id=a1&column="+column, ""); status < 400 || status > 404 {
+			t.Errorf("column %s: status %d: %s", column, status, text)
+		}
+	}
+}
