@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/gstore/gstore/store"
@@ -24,65 +25,72 @@ type nearLists struct {
 	edges []adjacency.Edge // reused
 }
 
-// list is the edges of a node along which messages come to it.
-func (n *nearLists) list(v store.NodeID) (err error) {
-	if n.edges, err = n.lists.Edges(n.edges[:0], v); err != nil {
-		return err
-	}
-	if n.e.edges.mirrors() {
-		return nil
-	}
-	for i, x := range n.edges { // those with Out are the last
-		if x.Out {
-			n.edges = n.edges[:i]
-			break
-		}
-	}
-	return nil
+// each calls fn with the edges of a node along which messages come to it, until it reports false.
+func (n *nearLists) each(v store.NodeID, fn func(e adjacency.Edge) bool) error {
+	all := n.e.edges.mirrors()
+	return n.lists.Each(v, func(e adjacency.Edge) bool { return e.Out && !all || fn(e) })
 }
 
-func (n *nearLists) degree(v store.NodeID) (int64, error) {
+func (n *nearLists) degree(v store.NodeID) (d int64, err error) {
 	if n.e.edges.mirrors() {
 		return n.lists.Degree(v), nil
 	}
-	err := n.list(v)
-	return int64(len(n.edges)), err
+	err = n.each(v, func(adjacency.Edge) bool {
+		d++
+		return true
+	})
+	return d, err
 }
 
 func (n *nearLists) into(ctx context.Context, nodes []store.NodeID, fn func(x Message) bool) error {
-	b := &n.e.edges
 	for _, v := range nodes {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := n.list(v); err != nil {
-			return err
+		ended, problem := false, error(nil)
+		part := n.edges[:0]
+		pass := func() bool { // what was collected, with what it carries
+			ended, problem = n.messages(ctx, v, part, fn)
+			part = part[:0]
+			return !ended && problem == nil
 		}
-		for edges := n.edges; len(edges) > 0; {
-			part := edges[:min(len(edges), featuresBatch)]
-			edges = edges[len(part):]
-			features, err := n.features(ctx, part)
-			if err != nil {
-				return err
-			}
-			columns := b.featureColumns()
-			for i, x := range part {
-				m := Message{Dst: v, Src: x.Node, Features: features[i*columns : (i+1)*columns : (i+1)*columns]}
-				if b.relations > 0 {
-					if m.Relation = uint16(x.Relation); x.Out {
-						m.Relation += b.inverse
-					}
-				}
-				if b.weight != nil {
-					m.Weight = float32(buffer.Weight(x.Weight))
-				}
-				if !fn(m) {
-					return nil
-				}
-			}
+		err := n.each(v, func(e adjacency.Edge) bool {
+			part = append(part, e)
+			return len(part) < featuresBatch || pass()
+		})
+		if err == nil && problem == nil && !ended {
+			pass()
+		}
+		if n.edges = part; err != nil || problem != nil || ended {
+			return cmp.Or(err, problem)
 		}
 	}
 	return nil
+}
+
+// messages calls fn with edges to a node as the model reads them, until it reports false.
+func (n *nearLists) messages(ctx context.Context, v store.NodeID, edges []adjacency.Edge, fn func(x Message) bool) (ended bool, err error) {
+	b := &n.e.edges
+	features, err := n.features(ctx, edges)
+	if err != nil {
+		return false, err
+	}
+	columns := b.featureColumns()
+	for i, x := range edges {
+		m := Message{Dst: v, Src: x.Node, Features: features[i*columns : (i+1)*columns : (i+1)*columns]}
+		if b.relations > 0 {
+			if m.Relation = uint16(x.Relation); x.Out {
+				m.Relation += b.inverse
+			}
+		}
+		if b.weight != nil {
+			m.Weight = float32(buffer.Weight(x.Weight))
+		}
+		if !fn(m) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // features are those of edges that the model reads.

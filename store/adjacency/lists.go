@@ -90,43 +90,11 @@ func (l *Lists) MemoryBytes() (n int64) {
 // Edges appends a node's edges to dst: those that lead to it, then those with Out, each in ascending order of Node, parallel ones
 // as often as they are there. A node that there is not is [store.ErrNotFound].
 func (l *Lists) Edges(dst []Edge, v store.NodeID) ([]Edge, error) {
-	p, err := l.m.Partition(v)
-	if err != nil {
-		return dst, err
-	}
-	first, n := l.begin[v], int(l.begin[v+1]-l.begin[v])
-	var words []uint32
-	if l.file == nil {
-		words = l.edges[first*uint64(l.words):][:n*l.words]
-	} else {
-		words = make([]uint32, n*l.words)
-		b := blocks.Bytes(words)
-		if _, err := l.file.ReadAt(b, int64(first)*4*int64(l.words)); err != nil {
-			return dst, fmt.Errorf("adjacency: edges of node %d: %w", v, err)
-		}
-		for i := range words { // in place: each word is decoded from its own bytes
-			words[i] = binary.LittleEndian.Uint32(b[4*i:])
-		}
-	}
 	begin := len(dst)
-	for ; len(words) > 0; words = words[l.words:] {
-		e := Edge{Node: store.NodeID(words[0]), Weight: 1, Partition: p}
-		if l.relation > 0 {
-			e.Relation, e.Out = store.RelationID(words[l.relation]>>1), words[l.relation]&1 == 1
-		}
-		if l.row > 0 {
-			e.Row = uint64(words[l.row] >> 1)
-			if words[l.row]&1 == 1 { // it lies in the stripe of its other end
-				if e.Partition, err = l.m.Partition(e.Node); err != nil {
-					return dst, err
-				}
-			}
-		}
-		if l.weights > 0 {
-			e.Weight = math.Float32frombits(words[l.weights])
-		}
+	err := l.Each(v, func(e Edge) bool {
 		dst = append(dst, e)
-	}
+		return true
+	})
 	slices.SortStableFunc(dst[begin:], func(a, b Edge) int {
 		if a.Out != b.Out {
 			if a.Out {
@@ -136,7 +104,70 @@ func (l *Lists) Edges(dst []Edge, v store.NodeID) ([]Edge, error) {
 		}
 		return cmp.Compare(a.Node, b.Node)
 	})
-	return dst, nil
+	return dst, err
+}
+
+// eachEdges is how many edges of a file are read at a time.
+const eachEdges = 1 << 12
+
+// Each calls fn with a node's edges, in an order that does not change, until it reports false: of a hub no more is in memory than is read at a
+// time.
+func (l *Lists) Each(v store.NodeID, fn func(e Edge) bool) error {
+	p, err := l.m.Partition(v)
+	if err != nil {
+		return err
+	}
+	first, left := l.begin[v], l.begin[v+1]-l.begin[v]
+	var buf []uint32
+	for left > 0 {
+		n := left
+		var words []uint32
+		if l.file == nil {
+			words = l.edges[first*uint64(l.words):][:n*uint64(l.words)]
+		} else {
+			n = min(n, eachEdges)
+			if buf == nil {
+				buf = make([]uint32, n*uint64(l.words))
+			}
+			words = buf[:n*uint64(l.words)]
+			b := blocks.Bytes(words)
+			if _, err := l.file.ReadAt(b, int64(first)*4*int64(l.words)); err != nil {
+				return fmt.Errorf("adjacency: edges of node %d: %w", v, err)
+			}
+			for i := range words { // in place: each word is decoded from its own bytes
+				words[i] = binary.LittleEndian.Uint32(b[4*i:])
+			}
+		}
+		first, left = first+n, left-n
+		for ; len(words) > 0; words = words[l.words:] {
+			e, err := l.edge(p, words)
+			if err != nil {
+				return err
+			}
+			if !fn(e) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// edge decodes the words of an edge of a node of partition p.
+func (l *Lists) edge(p store.PartitionID, words []uint32) (e Edge, err error) {
+	e = Edge{Node: store.NodeID(words[0]), Weight: 1, Partition: p}
+	if l.relation > 0 {
+		e.Relation, e.Out = store.RelationID(words[l.relation]>>1), words[l.relation]&1 == 1
+	}
+	if l.row > 0 {
+		e.Row = uint64(words[l.row] >> 1)
+		if words[l.row]&1 == 1 { // it lies in the stripe of its other end
+			e.Partition, err = l.m.Partition(e.Node)
+		}
+	}
+	if l.weights > 0 {
+		e.Weight = math.Float32frombits(words[l.weights])
+	}
+	return e, err
 }
 
 // Close frees memory and file. Nobody may use the lists any more.

@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gstore/gstore/gpu/cuda"
 	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/device"
 )
 
 // newVersion is gstore version: what was built, of which revision, for what.
@@ -32,8 +36,16 @@ func newVersion(e *command.Env) *cobra.Command {
 					}
 				}
 			}
+			host, err := device.Open(device.Options{Name: "host", Threads: 1})
+			if err != nil {
+				return err
+			}
+			defer func() { _ = host.Close() }()
+			instructions, _, _ := strings.Cut(host.Info().Detail, ",")
+			_, cudaErr := cuda.Devices()
+			built := !errors.Is(cudaErr, cuda.ErrNotBuilt)
 			e.Event("summary", map[string]any{"version": version, "revision": revision, "modified": modified,
-				"go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+				"go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "instructions": instructions, "cuda": built})
 			if e.JSON {
 				return nil
 			}
@@ -43,7 +55,11 @@ func newVersion(e *command.Env) *cobra.Command {
 			if modified {
 				version += " (modified)"
 			}
-			_, err := fmt.Fprintf(e.Stdout, "gstore %s, %s, %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			with := "without CUDA"
+			if built {
+				with = "with CUDA"
+			}
+			_, err = fmt.Fprintf(e.Stdout, "gstore %s, %s, %s/%s, %s here, %s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, instructions, with)
 			return err
 		},
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -40,12 +41,12 @@ type answerer func(ctx context.Context, x *state, r *http.Request) (any, error)
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
-		mux.Handle(r.method+" "+r.path, s.answering(r))
+		mux.Handle(r.method+" "+r.path, s.slotted(s.answering(r)))
 	}
 	description := s.openAPI()
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) { send(w, http.StatusOK, "application/json", description) })
 	mux.Handle("GET /metrics", s.meters.handler(s))
-	mux.HandleFunc("GET /{$}", s.page)
+	mux.Handle("GET /{$}", s.slotted(http.HandlerFunc(s.page)))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		status, code := http.StatusNotFound, "not_found"
 		if known(r) != other {
@@ -61,8 +62,22 @@ func (s *server) handler() http.Handler {
 	return s.observed(all)
 }
 
-// allowed lets requests through that have the token, where there is one.
+// allowed lets requests through that have the token, where there is one. Where there is none, and only this machine can ask, they must name it:
+// a page of the web whose name leads here would else have a browser ask for it.
 func (s *server) allowed(next http.Handler) http.Handler {
+	if s.o.token == "" && s.o.clientCA == "" {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			host := r.Host
+			if name, _, err := net.SplitHostPort(host); err == nil {
+				host = name
+			}
+			if !ownAddress(strings.Trim(host, "[]")) {
+				fail(w, http.StatusForbidden, "forbidden", "this server answers at addresses of its own machine alone, such as localhost: --token-file opens it to others")
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
 	if s.o.token == "" {
 		return next
 	}
@@ -81,8 +96,8 @@ func (s *server) allowed(next http.Handler) http.Handler {
 	})
 }
 
-// answering answers a route within time, size and number of requests.
-func (s *server) answering(r route) http.Handler {
+// slotted refuses more requests than are worked on or wait at a time.
+func (s *server) slotted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		select {
 		case s.slots <- struct{}{}:
@@ -92,8 +107,38 @@ func (s *server) answering(r route) http.Handler {
 			fail(w, http.StatusServiceUnavailable, "busy", fmt.Sprintf("%d requests are worked on or wait already: try again", s.o.most))
 			return
 		}
+		next.ServeHTTP(w, q)
+	})
+}
+
+// carry waits until there is room for so many bytes that a request brings or its answer has; done gives the room back. One that is larger than
+// all of it waits for all of it.
+func (s *server) carry(ctx context.Context, bytes int64) (done func(), err error) {
+	n := min(bytes, carriedBytes)
+	if err := s.carried.Acquire(ctx, n); err != nil {
+		return nil, err
+	}
+	return func() { s.carried.Release(n) }, nil
+}
+
+// bodyBytes is about what a byte of a body takes, as it is and decoded.
+const bodyBytes = 12
+
+// answering answers a route within time and size.
+func (s *server) answering(r route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		ctx, cancel := context.WithTimeout(q.Context(), s.o.timeout)
 		defer cancel()
+		size := int64(s.o.body)
+		if q.ContentLength >= 0 {
+			size = min(size, q.ContentLength)
+		}
+		done, err := s.carry(ctx, bodyBytes*size)
+		if err != nil {
+			s.refuse(w, q, err)
+			return
+		}
+		defer done()
 		body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, int64(s.o.body)))
 		var answer any
 		if err == nil {

@@ -98,7 +98,7 @@ func (s *server) node(ctx context.Context, x *state, r *http.Request) (any, erro
 	for _, text := range q["id"] {
 		k.IDs = append(k.IDs, id(text))
 	}
-	return x.lookUp(ctx, &k)
+	return s.lookUp(ctx, x, &k)
 }
 
 func (s *server) nodes(ctx context.Context, x *state, r *http.Request) (any, error) {
@@ -106,7 +106,7 @@ func (s *server) nodes(ctx context.Context, x *state, r *http.Request) (any, err
 	if err := decode(r, &k); err != nil {
 		return nil, err
 	}
-	return x.lookUp(ctx, &k)
+	return s.lookUp(ctx, x, &k)
 }
 
 // query are the parameters of a request, of which these are known.
@@ -131,7 +131,13 @@ func checkIDs(n int) error {
 	return nil
 }
 
-func (x *state) lookUp(ctx context.Context, k *nodesRequest) (any, error) {
+// numberBytes is about what a number of an answer takes, as it is and as text; mostNumbers is how many an answer may have.
+const (
+	numberBytes = 48
+	mostNumbers = 1 << 20
+)
+
+func (s *server) lookUp(ctx context.Context, x *state, k *nodesRequest) (any, error) {
 	if err := checkIDs(len(k.IDs)); err != nil {
 		return nil, err
 	}
@@ -140,6 +146,18 @@ func (x *state) lookUp(ctx context.Context, k *nodesRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	numbers := 0
+	for _, c := range columns {
+		numbers += len(k.IDs) * max(c.Dim, 1)
+	}
+	if numbers > mostNumbers {
+		return nil, badf("the answer would have %d numbers, at most %d are given at a time: ask for fewer nodes or columns", numbers, mostNumbers)
+	}
+	done, err := s.carry(ctx, int64(numbers)*numberBytes)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	nodes, err := x.ids.nodes(ctx, k.IDs)
 	if err != nil {
 		return nil, err
@@ -193,6 +211,9 @@ type neighborsAnswer struct {
 // mostNeighbors is how many neighbours an answer may have.
 const mostNeighbors = 10_000
 
+// listedBytes is what an edge of a node takes while its edges are listed.
+const listedBytes = 96
+
 // neighbors answers GET /v1/neighbors?id=…: a page of a node's edges, in an order that does not change.
 func (s *server) neighbors(ctx context.Context, x *state, r *http.Request) (any, error) {
 	q, err := query(r, "id", "direction", "relation", "column", "limit", "offset")
@@ -239,6 +260,11 @@ func (s *server) neighbors(ctx context.Context, x *state, r *http.Request) (any,
 	if err != nil {
 		return nil, err
 	}
+	done, err := s.carry(ctx, x.lists.Degree(nodes[0])*listedBytes)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	edges, err := x.lists.Edges(nil, nodes[0])
 	if err != nil {
 		return nil, err

@@ -147,7 +147,7 @@ func (s *server) nodeForPage(ctx context.Context, x *state, asked string) (*page
 	if err != nil {
 		return nil, err
 	}
-	a, err := x.lookUp(ctx, &nodesRequest{IDs: []id{id(asked)}})
+	a, err := s.lookUp(ctx, x, &nodesRequest{IDs: []id{id(asked)}})
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -468,6 +469,59 @@ func TestEdgeColumns(t *testing.T) {
 	for _, column := range []string{"weight", "nothing"} {
 		if status, text := s.do("GET", "/v1/neighbors?id=a1&column="+column, ""); status < 400 || status > 404 {
 			t.Errorf("column %s: status %d: %s", column, status, text)
+		}
+	}
+}
+
+// TestBounds: a server with as many requests as it takes tells others to try again, a request that never comes ends, and who reaches this machine's
+// own address by another name is not answered.
+func TestBounds(t *testing.T) {
+	dir := makePeople(30).store(t, 30)
+	s := serve(t, dir, "--most", "1", "--timeout", "600ms")
+	host := strings.TrimPrefix(s.address, "http://")
+	slow, err := net.Dial("tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = slow.Close() }()
+	if _, err := fmt.Fprintf(slow, "POST /v1/predict HTTP/1.1\r\nHost: %s\r\nContent-Length: 100\r\n\r\n{", host); err != nil {
+		t.Fatal(err)
+	}
+	busy := false
+	for range 40 {
+		status, text := s.do("GET", "/v1/store", "")
+		if busy = status == http.StatusServiceUnavailable && strings.Contains(text, "try again"); busy {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if !busy {
+		t.Error("a second request is answered beside one that is all that may be")
+	}
+	if status, _ := s.do("GET", "/healthz", ""); status != http.StatusOK {
+		t.Errorf("/healthz of a busy server: status %d", status)
+	}
+	_ = slow.Close()
+	for i := 0; ; i++ {
+		if status, _ := s.do("GET", "/v1/store", ""); status == http.StatusOK {
+			break
+		} else if i > 200 {
+			t.Fatalf("status %d after the slow one has gone", status)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for name, want := range map[string]int{"evil.example": http.StatusForbidden, "evil.example:7474": http.StatusForbidden, "localhost:1": http.StatusOK, "127.0.0.1": http.StatusOK, "[::1]:7": http.StatusOK} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", s.address+"/v1/store", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = name
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = a.Body.Close(); a.StatusCode != want {
+			t.Errorf("as %s: status %d, expected %d", name, a.StatusCode, want)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/gstore/gstore/gpu"
@@ -41,6 +42,7 @@ type server struct {
 
 	reloading sync.Mutex          // what is new is taken up by one at a time
 	requests  *semaphore.Weighted // shares of memory
+	carried   *semaphore.Weighted // bytes of what requests bring and answers have
 
 	mu  sync.RWMutex
 	now *state
@@ -53,8 +55,11 @@ type shares struct {
 	request int64 // of a prediction: one of as many as are computed at a time, or, of a large one, as much as all of these alone
 }
 
-// fixedBytes are for what requests carry, and the look-up of ids.
-const fixedBytes = 48 << 20
+// carriedBytes are for what requests bring and answers have, fixedBytes for that and the look-up of ids.
+const (
+	carriedBytes = 64 << 20
+	fixedBytes   = carriedBytes + 16<<20
+)
 
 // Sixteenths of the room that edges and models of a state may take, in a store of nodes and in one whose models hold embeddings or the rows of a
 // database. Two states may be there at once; requests have the rest.
@@ -97,7 +102,7 @@ func (s *server) roomFor(err error, what string, share int64) error {
 }
 
 func newServer(ctx context.Context, e *command.Env, dir string, o options) (_ *server, err error) {
-	s := &server{dir: dir, o: o, e: e, slots: make(chan struct{}, o.most), meters: newMeters()}
+	s := &server{dir: dir, o: o, e: e, slots: make(chan struct{}, o.most), carried: semaphore.NewWeighted(carriedBytes), meters: newMeters()}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.log = slog.New(slog.NewJSONHandler(logTo(e, o.log), nil))
 	defer func() {
@@ -179,12 +184,16 @@ func logTo(e *command.Env, what string) io.Writer {
 // shutdownTime is how long requests that are worked on have to end when the server does.
 const shutdownTime = 10 * time.Second
 
+// connections are held open for each request that may be worked on or wait; others wait to be accepted.
+const connections = 4
+
 // serve listens and answers until ctx ends.
 func (s *server) serve(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.o.listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
+	listener = netutil.LimitListener(listener, connections*s.o.most)
 	scheme := "http"
 	if s.o.cert != "" {
 		if listener, err = s.secure(listener); err != nil {
