@@ -220,6 +220,7 @@ func decode(r *http.Request, v any) error {
 // refuse answers with an error, and logs one that is the server's.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var bad *badRequest
+	var later *busy
 	var large *http.MaxBytesError
 	text := plain(err)
 	switch {
@@ -231,6 +232,9 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		fail(w, http.StatusBadRequest, "bad_request", text)
 	case errors.Is(err, store.ErrNotFound):
 		fail(w, http.StatusNotFound, "not_found", text)
+	case errors.As(err, &later):
+		w.Header().Set("Retry-After", "10")
+		fail(w, http.StatusServiceUnavailable, "busy", later.text)
 	case errors.Is(err, context.DeadlineExceeded):
 		fail(w, http.StatusGatewayTimeout, "timeout", fmt.Sprintf("it took longer than %v, which --timeout allows", s.o.timeout))
 	case errors.Is(err, context.Canceled):

@@ -310,3 +310,35 @@ func FuzzRequests(f *testing.F) {
 		}
 	})
 }
+
+// TestSimilar: the nodes most similar by a model of nodes are those of gstore predict, whoever asks first.
+func TestSimilar(t *testing.T) {
+	dir := makePeople(90).store(t, 90)
+	for _, flags := range [][]string{nil, {"--mem", "400MiB"}} {
+		s := serve(t, append([]string{dir}, flags...)...)
+		var wg sync.WaitGroup
+		for k, by := range []string{"cosine", "dot", "cosine", "dot"} {
+			node := fmt.Sprint("p", 7*k)
+			wg.Go(func() {
+				want := rows(t, dir, node, "--nearest", by, "--top", "6")
+				got := ask[best](s, "POST", "/v1/nearest", fmt.Sprintf(`{"nodes": [%q, "p1"], "by": %q, "top": 6}`, node, by))
+				if len(got.Answers) != 2 || got.Answers[0].Node != node || len(got.Answers[0].Best) != 6 {
+					t.Errorf("%s by %s: %+v", node, by, got)
+					return
+				}
+				for i, b := range got.Answers[0].Best {
+					if score, err := strconv.ParseFloat(want[i][3], 64); err != nil || fmt.Sprint(b.ID) != want[i][2] || math.Abs(score-b.Score) > 1e-4*(1+math.Abs(score)) {
+						t.Errorf("%s by %s: answer %d is %+v, expected %v", node, by, i, b, want[i])
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for body, says := range map[string]string{`{"nodes": ["p1"], "by": "taste"}`: "by", `{"nodes": ["p1"], "top": 5000}`: "top", `{"nodes": ["x"]}`: "no node has"} {
+			if status, text := s.do("POST", "/v1/nearest", body); status < 400 || status > 404 || !strings.Contains(text, says) {
+				t.Errorf("%s: status %d: %s", body, status, text)
+			}
+		}
+		s.end()
+	}
+}

@@ -100,7 +100,11 @@ func (s *server) links(ctx context.Context, x *state, r *http.Request) (any, err
 	if err := x.ask(ctx, ids, questions); err != nil {
 		return nil, err
 	}
-	a, err := x.best(ctx, m, questions, o)
+	answers, err := m.ask(ctx, questions, o)
+	if err != nil {
+		return nil, err
+	}
+	a, err := x.named(ctx, m, questions, answers)
 	if err != nil {
 		return nil, err
 	}
@@ -125,12 +129,8 @@ func (x *state) ask(ctx context.Context, ids []id, questions []eval.Question) er
 	return err
 }
 
-// best answers questions, by nodes.
-func (x *state) best(ctx context.Context, m *linkModel, questions []eval.Question, o eval.FinderOptions) (*linksAnswer, error) {
-	answers, err := m.ask(ctx, questions, o)
-	if err != nil {
-		return nil, err
-	}
+// named are the answers to questions, by their nodes' ids.
+func (x *state) named(ctx context.Context, m model, questions []eval.Question, answers [][]eval.Answer) (*linksAnswer, error) {
 	var nodes []store.NodeID
 	for i, q := range questions {
 		nodes = append(nodes, q.Node)
@@ -142,7 +142,7 @@ func (x *state) best(ctx context.Context, m *linkModel, questions []eval.Questio
 	if err != nil {
 		return nil, err
 	}
-	all := &linksAnswer{Version: x.st.Manifest().Version, Model: m.info.Which}
+	all := &linksAnswer{Version: x.st.Manifest().Version, Model: m.about().Which}
 	for _, list := range answers {
 		of := linkAnswers{Node: names[0], Best: []linkAnswer{}}
 		for i, a := range list {
@@ -152,41 +152,4 @@ func (x *state) best(ctx context.Context, m *linkModel, questions []eval.Questio
 		all.Answers = append(all.Answers, of)
 	}
 	return all, nil
-}
-
-// nearestRequest asks for the nodes that are most similar to some.
-type nearestRequest struct {
-	Model string `json:"model" doc:"its name; left out: the default"`
-	IDs   []id   `json:"nodes"`
-	By    string `json:"by" doc:"cosine (default) or dot"`
-	Top   int    `json:"top" doc:"at most 1000; 0: 10"`
-}
-
-func (s *server) nearest(ctx context.Context, x *state, r *http.Request) (any, error) {
-	var k nearestRequest
-	if err := decode(r, &k); err != nil {
-		return nil, err
-	}
-	m, err := modelOf[*linkModel](x, k.Model)
-	if err != nil {
-		return nil, err
-	}
-	o := eval.FinderOptions{Kind: k.By}
-	if o.Kind == "" {
-		o.Kind = eval.Cosine
-	}
-	if o.Kind != eval.Cosine && o.Kind != eval.Dot {
-		return nil, badf("by %q: expected %s or %s", k.By, eval.Cosine, eval.Dot)
-	}
-	if o.Top, err = checkTop(k.Top); err != nil {
-		return nil, err
-	}
-	if err := checkIDs(len(k.IDs)); err != nil {
-		return nil, err
-	}
-	questions := make([]eval.Question, len(k.IDs))
-	if err := x.ask(ctx, k.IDs, questions); err != nil {
-		return nil, err
-	}
-	return x.best(ctx, m, questions, o)
 }

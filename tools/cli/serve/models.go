@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -110,6 +109,8 @@ type nodeModel struct {
 	cp   *train.Checkpoint
 	pool *pool[*infer.Model]
 	near func(e *eval.Evaluator) eval.Near
+
+	similar similarity
 }
 
 func (s *server) openNodes(ctx context.Context, snap *snapshot, path string, info modelInfo) (model, error) {
@@ -122,8 +123,9 @@ func (s *server) openNodes(ctx context.Context, snap *snapshot, path string, inf
 		return nil, fmt.Errorf("%w: the model's parameters take %d bytes %d times, %d are there: serve it with more --mem or fewer --threads", store.ErrBudget, held/int64(len(s.devs)), len(s.devs), s.room.models)
 	}
 	info.Kind, info.Layers, info.Classes = kindNodes, fmt.Sprintf("%s, %d layers", cp.Model.Kind().Name, cp.Model.Layers), cp.Classes(snap.st.Manifest())
-	info.Answers = []string{pathPredict, pathExplain}
+	info.Answers = []string{pathPredict, pathExplain, pathNearest}
 	m := &nodeModel{info: info, cp: cp, near: func(e *eval.Evaluator) eval.Near { return e.ByLists(snap.st, snap.lists) }}
+	m.similar.ready = make(chan struct{})
 	next := 0
 	m.pool, err = newPool(len(s.devs), func() (*infer.Model, error) {
 		next++
@@ -134,7 +136,9 @@ func (s *server) openNodes(ctx context.Context, snap *snapshot, path string, inf
 
 func (m *nodeModel) about() modelInfo { return m.info }
 
-func (m *nodeModel) close() error { return m.pool.close((*infer.Model).Close) }
+func (m *nodeModel) close() error {
+	return errors.Join(m.similar.close(), m.pool.close((*infer.Model).Close))
+}
 
 // linkModel finds links and similar nodes, one batch of questions at a time.
 type linkModel struct {
@@ -198,14 +202,11 @@ func (m *linkModel) ask(ctx context.Context, questions []eval.Question, o eval.F
 	if err != nil {
 		return nil, err
 	}
-	for batch := range slices.Chunk(questions, max(1, f.Batch())) {
-		part, err := f.Ask(ctx, batch)
-		if err != nil {
-			return nil, err
-		}
-		answers = append(answers, part...)
-	}
-	return answers, nil
+	return askAll(ctx, f, questions)
+}
+
+func (m *linkModel) similarTo(ctx context.Context, _ *server, _ *state, questions []eval.Question, o eval.FinderOptions) ([][]eval.Answer, error) {
+	return m.ask(ctx, questions, o)
 }
 
 // targetModel predicts targets of rows of a database, one request at a time.

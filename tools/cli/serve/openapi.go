@@ -42,7 +42,7 @@ func (s *server) routes() []route {
 			`{"nodes": [12, 15], "top": 3}`, predictAnswer{}, s.predict},
 		{http.MethodPost, pathExplain, "Why a model says what it says of a node", nil, explainRequest{}, `{"node": 12}`, explainAnswer{}, s.explain},
 		{http.MethodPost, pathLinks, "The best heads or tails of links", nil, linksRequest{}, `{"questions": [{"head": "paris", "relation": "capital_of", "tail": "?"}], "top": 3}`, linksAnswer{}, s.links},
-		{http.MethodPost, pathNearest, "The most similar nodes, by a model of link prediction", nil, nearestRequest{}, `{"nodes": ["paris"], "top": 3}`, linksAnswer{}, s.nearest},
+		{http.MethodPost, pathNearest, "The most similar nodes: by their states below the last layer of a model of nodes, or by embeddings of link prediction", nil, nearestRequest{}, `{"nodes": ["paris"], "top": 3}`, linksAnswer{}, s.nearest},
 		{http.MethodPost, pathTargets, "What a model says of rows of a database as of a moment", nil, targetsRequest{}, `{"rows": [12, 15], "at": "2026-11-01"}`, targetsAnswer{}, s.targets},
 		{http.MethodPost, pathRecommend, "The best rows of a table for rows of another, as of a moment", nil, targetsRequest{}, `{"rows": [12], "top": 5}`, targetsAnswer{}, s.recommend},
 	}
