@@ -39,6 +39,7 @@ type server struct {
 	life    context.Context
 	end     context.CancelFunc
 	closing sync.WaitGroup
+	unlimit func() // takes the bound of Go's heap back
 
 	reloading sync.Mutex          // what is new is taken up by one at a time
 	requests  *semaphore.Weighted // shares of memory
@@ -60,6 +61,9 @@ const (
 	carriedBytes = 64 << 20
 	fixedBytes   = carriedBytes + 16<<20
 )
+
+// codeBytes is what the program's code takes of memory.
+const codeBytes = 40 << 20
 
 // Sixteenths of the room that edges and models of a state may take, in a store of nodes and in one whose models hold embeddings or the rows of a
 // database. Two states may be there at once; requests have the rest.
@@ -102,14 +106,17 @@ func (s *server) roomFor(err error, what string, share int64) error {
 }
 
 func newServer(ctx context.Context, e *command.Env, dir string, o options) (_ *server, err error) {
-	s := &server{dir: dir, o: o, e: e, slots: make(chan struct{}, o.most), carried: semaphore.NewWeighted(carriedBytes), meters: newMeters()}
-	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	s := &server{dir: dir, o: o, e: e, unlimit: func() {}, slots: make(chan struct{}, o.most), carried: semaphore.NewWeighted(carriedBytes), meters: newMeters()}
+	// Without the command's own watcher of memory: accounts of explanations and models are theirs, the process's is the server's.
+	s.life, s.end = context.WithCancel(context.Background())
+	defer context.AfterFunc(ctx, s.end)()
 	s.log = slog.New(slog.NewJSONHandler(logTo(e, o.log), nil))
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}
 	}()
+	ctx = s.life
 	st, err := store.Open(dir, store.Options{Version: o.version})
 	if err != nil {
 		return nil, err
@@ -121,6 +128,9 @@ func newServer(ctx context.Context, e *command.Env, dir string, o options) (_ *s
 	}
 	if err := s.openDevices(); err != nil {
 		return nil, err
+	}
+	if s.o.mem > 0 { // the rest lies outside of Go's heap
+		s.unlimit = command.LimitHeap(max(int64(s.o.mem)-codeBytes-2*s.room.lists-2*s.room.models, fixedBytes))
 	}
 	s.requests = semaphore.NewWeighted(int64(len(s.devs)))
 	done := e.Working("opening the store and its models")
@@ -163,10 +173,11 @@ func (s *server) openDevices() error {
 // close ends everything, behind the last request.
 func (s *server) close() (err error) {
 	s.end()
+	s.closing.Wait() // nothing is taken up any more, and what was served before is closed
 	if s.now != nil {
 		err = s.now.close()
 	}
-	s.closing.Wait()
+	s.unlimit()
 	for _, d := range s.devs {
 		err = errors.Join(err, d.Close())
 	}
