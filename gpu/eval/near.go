@@ -69,7 +69,8 @@ func (n *nearLists) into(ctx context.Context, nodes []store.NodeID, fn func(x Me
 }
 
 // messages calls fn with edges to a node as the model reads them, until it reports false.
-func (n *nearLists) messages(ctx context.Context, v store.NodeID, edges []adjacency.Edge, fn func(x Message) bool) (ended bool, err error) {
+func (n *nearLists) messages(ctx context.Context, v store.NodeID, edges []adjacency.Edge,
+	fn func(x Message) bool) (ended bool, err error) {
 	b := &n.e.edges
 	features, err := n.features(ctx, edges)
 	if err != nil {

@@ -58,7 +58,8 @@ func (m *Model) Graphs(arena *gpu.Arena, a *eval.Around, unshared bool) (graphs 
 	for _, l := range layers {
 		above += l.Hops()
 	}
-	groupers, weighers, readers := cfg.Groupers(len(layers)), cfg.EdgeWeighers(len(layers)), make([]nn.EdgeReader, len(layers))
+	groupers, weighers, readers := cfg.Groupers(len(layers)), cfg.EdgeWeighers(len(layers)), make([]nn.EdgeReader,
+		len(layers))
 	for i, l := range layers {
 		above -= l.Hops()
 		n := a.Reach[above]
@@ -112,10 +113,12 @@ func (m *Model) Graphs(arena *gpu.Arena, a *eval.Around, unshared bool) (graphs 
 			for s := range sums {
 				sums[s] = a.Sums[node(s)]
 			}
-			weighers[i].Weigh(q, arena, &g, nn.WeighedEdges{Indptr: indptr, Indices: indices, Weights: a.Weights, Degrees: a.Degrees, Sums: sums})
+			weighers[i].Weigh(q, arena, &g, nn.WeighedEdges{Indptr: indptr, Indices: indices, Weights: a.Weights,
+				Degrees: a.Degrees, Sums: sums})
 		}
 		if cfg.EdgeDim > 0 {
-			readers[i].Read(q, arena, &g, nn.FeaturedEdges{Indptr: indptr, Places: places, Rows: a.Features, Dim: cfg.EdgeDim})
+			readers[i].Read(q, arena, &g, nn.FeaturedEdges{Indptr: indptr, Places: places, Rows: a.Features,
+				Dim: cfg.EdgeDim})
 		}
 		graphs, of = append(graphs, g), append(of, from)
 	}

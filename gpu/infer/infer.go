@@ -65,7 +65,8 @@ func Open(ctx context.Context, st *store.Store, dev gpu.Device, c *train.Checkpo
 		return nil, err
 	}
 	m.vectors = done
-	m.Evaluator, err = eval.New(st, dev, eval.Options{Features: c.Config.OwnFeatures(), EdgeFeatures: c.Config.EdgeFeatures, Model: m.Config, Vectors: vectors, Unlabelled: true},
+	m.Evaluator, err = eval.New(st, dev, eval.Options{Features: c.Config.OwnFeatures(),
+		EdgeFeatures: c.Config.EdgeFeatures, Model: m.Config, Vectors: vectors, Unlabelled: true},
 		max(m.Config.Hidden, m.Config.Out))
 	if err != nil {
 		return nil, err
@@ -122,7 +123,8 @@ func (m *Model) Close() (err error) {
 }
 
 // Around reads all that lies within the model's hops of distinct nodes ([eval.Evaluator.Around]).
-func (m *Model) Around(ctx context.Context, nodes []store.NodeID, room eval.Room, near eval.Near) (*eval.Around, error) {
+func (m *Model) Around(ctx context.Context, nodes []store.NodeID, room eval.Room, near eval.Near) (*eval.Around,
+	error) {
 	return m.Evaluator.Around(ctx, nodes, m.Net.Hops(), room, m.Net.ReadsDegrees() || m.Config.SymmetricWeights(), near)
 }
 

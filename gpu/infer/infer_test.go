@@ -26,10 +26,13 @@ import (
 // models are all kinds of models and what they may read.
 var models = map[string]config.Config{
 	"sage": {}, "sage, 3 layers": {Layers: 3}, "sage, hop": {PrecomputedHop: true}, "sage max": {Aggregator: "max"}, "gcn": {Model: "gcn"},
-	"gcn, hop": {Model: "gcn", PrecomputedHop: true}, "gat": {Model: "gat", Heads: 2}, "gin": {Model: "gin"}, "mlp": {Model: "mlp"},
+	"gcn, hop": {Model: "gcn", PrecomputedHop: true}, "gat": {Model: "gat",
+		Heads: 2}, "gin": {Model: "gin"}, "mlp": {Model: "mlp"},
 	"sage, weights": {EdgeWeights: true}, "gcn, weights": {Model: "gcn", EdgeWeights: true},
-	"gat, edges' features": {Model: "gat", Heads: 2, EdgeFeatures: []string{"rows"}}, "batch norm": {Norm: "batch", Residual: true},
-	"jumping": {Jumping: "cat"}, "rgcn": {Model: "rgcn"}, "rsage": {Model: "rsage"}, "rgat": {Model: "rgat", Heads: 2}, "hgt": {Model: "hgt", Heads: 2},
+	"gat, edges' features": {Model: "gat", Heads: 2, EdgeFeatures: []string{"rows"}}, "batch norm": {Norm: "batch",
+		Residual: true},
+	"jumping": {Jumping: "cat"}, "rgcn": {Model: "rgcn"}, "rsage": {Model: "rsage"}, "rgat": {Model: "rgat",
+		Heads: 2}, "hgt": {Model: "hgt", Heads: 2},
 }
 
 // world is a store and a device.
@@ -48,7 +51,8 @@ func open(t *testing.T, dir string) *world {
 
 // graph is one with all that edges may carry.
 func graph(undirected bool) *storetest.Graph {
-	g := storetest.Random(storetest.Options{Nodes: 211, Edges: 700, Partitions: 5, Relations: 2, Seed: 3, Undirected: undirected, IDs: store.IDsIntegers})
+	g := storetest.Random(storetest.Options{Nodes: 211, Edges: 700, Partitions: 5, Relations: 2, Seed: 3,
+		Undirected: undirected, IDs: store.IDsIntegers})
 	r := rand.New(rand.NewPCG(8, 9))
 	g.EdgeDim = 3
 	for range g.Edges {
@@ -97,7 +101,8 @@ func (w *world) evaluated(cp *train.Checkpoint, nodes []store.NodeID) (all []flo
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if err := r.Probabilities().Read(w.t.Context(), p, uint64(v-w.st.Manifest().Partitions[p].First), blocks.Bytes(row)); err != nil {
+		if err := r.Probabilities().Read(w.t.Context(), p, uint64(v-w.st.Manifest().Partitions[p].First),
+			blocks.Bytes(row)); err != nil {
 			w.t.Fatal(err)
 		}
 		all = append(all, row...)
@@ -180,7 +185,8 @@ func (w *world) check(cp *train.Checkpoint) {
 	w.same("by passes", cp, w.says(m, nodes, m.Evaluator.ByPasses(w.st)), want)
 	w.same("by lists", cp, w.says(m, nodes, m.Evaluator.ByLists(w.st, lists)), want)
 	for i, v := range nodes {
-		w.same(fmt.Sprintf("node %d alone", v), cp, w.says(m, []store.NodeID{v}, m.Evaluator.ByLists(w.st, lists)), want[i*cp.Model.Out:(i+1)*cp.Model.Out])
+		w.same(fmt.Sprintf("node %d alone", v), cp, w.says(m, []store.NodeID{v}, m.Evaluator.ByLists(w.st, lists)),
+			want[i*cp.Model.Out:(i+1)*cp.Model.Out])
 	}
 	a, err := m.Around(w.t.Context(), nodes, eval.Room{}, m.Evaluator.ByLists(w.st, lists))
 	if err != nil {
@@ -216,7 +222,8 @@ func TestSaysTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	base.st = storetest.Open(t, dir, store.Options{})
-	for name, c := range map[string]config.Config{"rsage": {Model: "rsage"}, "rsage, hops": {Model: "rsage", PrecomputedHop: true}, "hgt": {Model: "hgt", Heads: 2},
+	for name, c := range map[string]config.Config{"rsage": {Model: "rsage"},
+		"rsage, hops": {Model: "rsage", PrecomputedHop: true}, "hgt": {Model: "hgt", Heads: 2},
 		"rsage, table": {Model: "rsage", Vectors: config.VectorsTable}} {
 		t.Run(name, func(t *testing.T) {
 			w := *base
@@ -246,7 +253,8 @@ func without(g *storetest.Graph, n int) (*storetest.Graph, *eval.Added) {
 			small.Weights, small.EdgeRows = append(small.Weights, g.Weights[i]), append(small.EdgeRows, row...)
 			continue
 		}
-		x.Edges = append(x.Edges, eval.AddedEdge{Src: store.NodeID(e[0]), Dst: store.NodeID(e[1]), Relation: store.RelationID(g.Relations[i]), Weight: g.Weights[i], Features: row})
+		x.Edges = append(x.Edges, eval.AddedEdge{Src: store.NodeID(e[0]), Dst: store.NodeID(e[1]),
+			Relation: store.RelationID(g.Relations[i]), Weight: g.Weights[i], Features: row})
 	}
 	return &small, x
 }
@@ -278,7 +286,8 @@ func TestAdded(t *testing.T) {
 				cp := all.trained(c)
 				want, m := all.evaluated(cp, distinct), w.model(cp)
 				lists := w.lists(true)
-				w.same("by lists", cp, w.says(m, distinct, m.Evaluator.With(m.Evaluator.ByLists(w.st, lists), added)), want)
+				w.same("by lists", cp, w.says(m, distinct, m.Evaluator.With(m.Evaluator.ByLists(w.st, lists), added)),
+					want)
 				w.same("by passes", cp, w.says(m, distinct, m.Evaluator.With(m.Evaluator.ByPasses(w.st), added)), want)
 			})
 		}
@@ -290,13 +299,16 @@ func TestLimit(t *testing.T) {
 	w := stored(t, graph(true))
 	m := w.model(w.trained(config.Config{}))
 	near := m.Evaluator.ByLists(w.st, w.lists(false))
-	if _, err := m.Around(t.Context(), []store.NodeID{3}, eval.Room{Bytes: 2, PerEdge: 1}, near); !errors.Is(err, store.ErrBudget) {
+	if _, err := m.Around(t.Context(), []store.NodeID{3}, eval.Room{Bytes: 2, PerEdge: 1}, near); !errors.Is(err,
+		store.ErrBudget) {
 		t.Errorf("2 edges: %v", err)
 	}
-	if _, err := m.Around(t.Context(), []store.NodeID{3}, eval.Room{Bytes: 2, PerNode: 1}, near); !errors.Is(err, store.ErrBudget) {
+	if _, err := m.Around(t.Context(), []store.NodeID{3}, eval.Room{Bytes: 2, PerNode: 1}, near); !errors.Is(err,
+		store.ErrBudget) {
 		t.Errorf("2 nodes: %v", err)
 	}
-	if _, err := m.Around(t.Context(), []store.NodeID{store.NodeID(w.st.Manifest().Nodes)}, eval.Room{Bytes: 1000, PerEdge: 1}, near); !errors.Is(err, store.ErrNotFound) {
+	if _, err := m.Around(t.Context(), []store.NodeID{store.NodeID(w.st.Manifest().Nodes)},
+		eval.Room{Bytes: 1000, PerEdge: 1}, near); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a node that there is not: %v", err)
 	}
 }

@@ -190,7 +190,8 @@ func (l *Lists) openFile(dir string) (err error) {
 	if l.file, err = os.CreateTemp(dir, "gstore-adjacency-*"); err != nil {
 		return fmt.Errorf("adjacency: temporary file: %w", err)
 	}
-	if err := os.Remove(l.file.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) { // a writer of the store may have swept it
+	if err := os.Remove(l.file.Name()); err != nil && !errors.Is(err,
+		fs.ErrNotExist) { // a writer of the store may have swept it
 		return fmt.Errorf("adjacency: temporary file: %w", err)
 	}
 	return nil

@@ -29,30 +29,32 @@ func TestLists(t *testing.T) {
 		m := st.Manifest()
 		want := make([][]Edge, m.Nodes)
 		row := make([]uint64, len(m.Partitions))
-		stripes := st.ReadStripes(slices.Concat(m.ColumnsOf(store.RoleRelation), m.ColumnsOf(store.RoleWeight)), 1<<20, 0)
+		stripes := st.ReadStripes(slices.Concat(m.ColumnsOf(store.RoleRelation), m.ColumnsOf(store.RoleWeight)), 1<<20,
+			0)
 		for j := range m.Partitions {
-			if err := stripes.Stripe(t.Context(), store.PartitionID(j), 0, len(m.Partitions), func(k *store.BucketPart) error {
-				e := 0
-				for d, s := range k.All() {
-					dst, src := m.Partitions[j].First+store.NodeID(d), m.Partitions[k.Src].First+store.NodeID(s)
-					x := Edge{Node: src, Weight: 1, Partition: store.PartitionID(j), Row: row[j]}
-					columns := k.Columns
-					if rs := m.ColumnsOf(store.RoleRelation); len(rs) > 0 {
-						x.Relation = store.RelationID(rs[0].Elem.Float64(columns[0][e*rs[0].RowBytes():]))
-						columns = columns[1:]
+			if err := stripes.Stripe(t.Context(), store.PartitionID(j), 0, len(m.Partitions),
+				func(k *store.BucketPart) error {
+					e := 0
+					for d, s := range k.All() {
+						dst, src := m.Partitions[j].First+store.NodeID(d), m.Partitions[k.Src].First+store.NodeID(s)
+						x := Edge{Node: src, Weight: 1, Partition: store.PartitionID(j), Row: row[j]}
+						columns := k.Columns
+						if rs := m.ColumnsOf(store.RoleRelation); len(rs) > 0 {
+							x.Relation = store.RelationID(rs[0].Elem.Float64(columns[0][e*rs[0].RowBytes():]))
+							columns = columns[1:]
+						}
+						if ws := m.ColumnsOf(store.RoleWeight); len(ws) > 0 {
+							x.Weight = float32(ws[0].Elem.Float64(columns[0][4*e:]))
+						}
+						want[dst] = append(want[dst], x)
+						if x.Node, x.Out = dst, !m.Schema.Undirected; x.Out || dst != src {
+							want[src] = append(want[src], x)
+						}
+						e++
+						row[j]++
 					}
-					if ws := m.ColumnsOf(store.RoleWeight); len(ws) > 0 {
-						x.Weight = float32(ws[0].Elem.Float64(columns[0][4*e:]))
-					}
-					want[dst] = append(want[dst], x)
-					if x.Node, x.Out = dst, !m.Schema.Undirected; x.Out || dst != src {
-						want[src] = append(want[src], x)
-					}
-					e++
-					row[j]++
-				}
-				return nil
-			}); err != nil {
+					return nil
+				}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -76,12 +78,15 @@ func TestLists(t *testing.T) {
 						if seed > 2 && err == nil {
 							err = sameTimes(t, st, got, want[v])
 						}
-						if err != nil || !slices.Equal(sorted(got, l.form), sorted(want[v], l.form)) || l.Degree(store.NodeID(v)) != int64(len(got)) {
-							t.Errorf("seed %d, runs of %d bytes, node %d: %v, %+v, expected %+v", seed, each, v, err, got, want[v])
+						if err != nil || !slices.Equal(sorted(got, l.form),
+							sorted(want[v], l.form)) || l.Degree(store.NodeID(v)) != int64(len(got)) {
+							t.Errorf("seed %d, runs of %d bytes, node %d: %v, %+v, expected %+v", seed, each, v, err,
+								got, want[v])
 							return
 						}
 						if !slices.IsSortedFunc(got, func(a, b Edge) int {
-							return cmp.Or(cmp.Compare(fmt.Sprint(a.Out), fmt.Sprint(b.Out)), cmp.Compare(a.Node, b.Node))
+							return cmp.Or(cmp.Compare(fmt.Sprint(a.Out), fmt.Sprint(b.Out)),
+								cmp.Compare(a.Node, b.Node))
 						}) {
 							t.Errorf("seed %d, node %d: %+v is in no order", seed, v, got)
 						}
@@ -134,7 +139,8 @@ func sorted(edges []Edge, f form) []Edge {
 		}
 	}
 	slices.SortFunc(edges, func(a, b Edge) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Relation, b.Relation), cmp.Compare(fmt.Sprint(a.Out), fmt.Sprint(b.Out)),
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Relation, b.Relation),
+			cmp.Compare(fmt.Sprint(a.Out), fmt.Sprint(b.Out)),
 			cmp.Compare(a.Weight, b.Weight), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Row, b.Row))
 	})
 	return edges

@@ -48,11 +48,13 @@ type builder struct {
 func Open(ctx context.Context, s *store.Store, o Options) (*Lists, error) {
 	m := s.Manifest()
 	if m.Nodes > math.MaxUint32 {
-		return nil, fmt.Errorf("adjacency: %w: %d nodes, at most %d have numbers of 32 bits", store.ErrInvalid, m.Nodes, uint32(math.MaxUint32))
+		return nil, fmt.Errorf("adjacency: %w: %d nodes, at most %d have numbers of 32 bits", store.ErrInvalid,
+			m.Nodes, uint32(math.MaxUint32))
 	}
 	least, whole := Bytes(m)
 	if o.MemoryBytes > 0 && o.MemoryBytes < least+PassBytes {
-		return nil, fmt.Errorf("adjacency: %w: where the edges of %d nodes begin takes %d bytes, %d are there", store.ErrBudget, m.Nodes, least+PassBytes, o.MemoryBytes)
+		return nil, fmt.Errorf("adjacency: %w: where the edges of %d nodes begin takes %d bytes, %d are there",
+			store.ErrBudget, m.Nodes, least+PassBytes, o.MemoryBytes)
 	}
 	return open(ctx, s, o.Dir, o.MemoryBytes == 0 || whole+readBytes <= o.MemoryBytes, o.MemoryBytes-least-readBytes)
 }
@@ -104,7 +106,8 @@ func (b *builder) read(ctx context.Context) (err error) {
 }
 
 // pass calls fn for every edge with an end in partitions lo … hi−1: its bucket, its number there and in the stripe, and its ends.
-func (b *builder) pass(ctx context.Context, lo, hi int, fn func(k *store.BucketPart, e, row, dst, src uint64) error) error {
+func (b *builder) pass(ctx context.Context, lo, hi int, fn func(k *store.BucketPart, e, row, dst,
+	src uint64) error) error {
 	parts := b.m.Partitions
 	for j := range parts {
 		from, to := lo, hi
@@ -195,7 +198,8 @@ func (b *builder) run(ctx context.Context, lo, hi uint64, words []uint32) error 
 			at := k.Columns[b.relation]
 			x.Relation = store.RelationID(b.elem.Float64(at[e*uint64(b.elem.Size()):]))
 			if int(x.Relation) >= len(b.m.Schema.Relations) {
-				return fmt.Errorf("%w: edge bucket (%d,%d): relation %d of %d", blocks.ErrCorrupt, k.Src, k.Dst, x.Relation, len(b.m.Schema.Relations))
+				return fmt.Errorf("%w: edge bucket (%d,%d): relation %d of %d", blocks.ErrCorrupt, k.Src, k.Dst,
+					x.Relation, len(b.m.Schema.Relations))
 			}
 		}
 		if b.weights >= 0 {

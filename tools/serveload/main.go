@@ -117,7 +117,8 @@ func run(gstore, dir, mem string, clients int, each time.Duration, only string) 
 		return err
 	}
 	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	fmt.Printf("server: peak %d MiB, %.1f CPU s\n", usage.Maxrss>>10, (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds())
+	fmt.Printf("server: peak %d MiB, %.1f CPU s\n", usage.Maxrss>>10,
+		(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds())
 	return nil
 }
 
@@ -129,7 +130,10 @@ func rows(st *store) []row {
 		{"look-up of 1,000 nodes", func(r *rand.Rand) (string, string, string) {
 			return "GET", fmt.Sprintf("/v1/nodes?id=%d", r.Uint64N(min(st.Nodes, 1000))), ""
 		}, ok},
-		{"look-up of any node", func(r *rand.Rand) (string, string, string) { return "GET", fmt.Sprintf("/v1/nodes?id=%d", some(r)), "" }, ok},
+		{"look-up of any node", func(r *rand.Rand) (string, string, string) {
+			return "GET",
+				fmt.Sprintf("/v1/nodes?id=%d", some(r)), ""
+		}, ok},
 		{"look-up of 100 nodes", func(r *rand.Rand) (string, string, string) {
 			ids := make([]uint64, 100)
 			for i := range ids {
@@ -142,7 +146,8 @@ func rows(st *store) []row {
 			return "GET", fmt.Sprintf("/v1/neighbors?id=%d", some(r)), ""
 		}, ok},
 		{"malformed", func(r *rand.Rand) (string, string, string) {
-			return "POST", "/v1/predict", []string{"{", `{"nodes": 3}`, `{"nodes": ["x"]}`, `{"nodes": [], "x": 1}`, strings.Repeat("[", 1000)}[r.IntN(5)]
+			return "POST", "/v1/predict", []string{"{", `{"nodes": 3}`, `{"nodes": ["x"]}`, `{"nodes": [], "x": 1}`,
+				strings.Repeat("[", 1000)}[r.IntN(5)]
 		}, func(status int) bool { return status >= 400 && status < 500 }},
 	}
 	for _, m := range st.Models {
@@ -153,7 +158,10 @@ func rows(st *store) []row {
 			row{"prediction of a node", func(r *rand.Rand) (string, string, string) {
 				return "POST", "/v1/predict", fmt.Sprintf(`{"nodes": [%d], "top": 3}`, some(r))
 			}, ok},
-			row{"prediction of a new node, 5 edges", func(r *rand.Rand) (string, string, string) { return "POST", "/v1/predict", st.newNode(r, some) }, ok},
+			row{"prediction of a new node, 5 edges", func(r *rand.Rand) (string, string, string) {
+				return "POST",
+					"/v1/predict", st.newNode(r, some)
+			}, ok},
 			row{"explanation", func(r *rand.Rand) (string, string, string) {
 				return "POST", "/v1/explain", fmt.Sprintf(`{"node": %d}`, some(r))
 			}, ok})
@@ -222,7 +230,8 @@ func measure(address string, w row, clients int, each time.Duration) error {
 		bad += n
 	}
 	slices.Sort(all)
-	fmt.Printf("%-34s %10.0f %9.2f %9.2f %9.2f %8d\n", w.name, float64(len(all))/time.Since(began).Seconds(), all[len(all)/2], all[len(all)*99/100], all[len(all)-1], bad)
+	fmt.Printf("%-34s %10.0f %9.2f %9.2f %9.2f %8d\n", w.name, float64(len(all))/time.Since(began).Seconds(),
+		all[len(all)/2], all[len(all)*99/100], all[len(all)-1], bad)
 	if bad > 0 {
 		fmt.Printf("  such as: %.300s\n", said)
 	}

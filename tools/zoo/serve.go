@@ -100,7 +100,8 @@ func (r *run) served(ctx context.Context, address string, answer map[string]any)
 	if len(r.g.Relations) > 1 {
 		edge["relation"] = r.g.Relations[0].Name
 	}
-	b, err = request(ctx, "POST", address+"/v1/predict", map[string]any{"new": []any{added}, "edges": []any{edge}, "nodes": []string{first}})
+	b, err = request(ctx, "POST", address+"/v1/predict", map[string]any{"new": []any{added}, "edges": []any{edge},
+		"nodes": []string{first}})
 	if err == nil {
 		err = json.Unmarshal(b, &more)
 	}

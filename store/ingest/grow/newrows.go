@@ -15,14 +15,17 @@ import (
 // NewRows reads the rows of features that a source has of n nodes which a store does not have, in the form of the store's columns: what
 // [Append] would write of them, by column, of those that the source has. Nodes are called 0 … n−1 there, or TYPE:0 …. A source of rows that no store's column has
 // is [ingest.ErrInput].
-func NewRows(ctx context.Context, m *store.Manifest, src source.Source, n int, env source.Env) (map[string][]byte, error) {
-	src, err := source.WithMasks(src, func(name string) bool { _, err := m.Column(name + source.MaskSuffix); return err == nil })
+func NewRows(ctx context.Context, m *store.Manifest, src source.Source, n int, env source.Env) (map[string][]byte,
+	error) {
+	src, err := source.WithMasks(src, func(name string) bool { _,
+		err := m.Column(name + source.MaskSuffix); return err == nil })
 	if err != nil {
 		return nil, err
 	}
 	keyed, ok := src.(source.KeyedSource)
 	desc := src.Describe()
-	job := &ingest.Job{Source: src, Desc: desc, Manifest: &store.Manifest{}, State: &ingest.State{}, Like: map[string]*store.ColumnInfo{}}
+	job := &ingest.Job{Source: src, Desc: desc, Manifest: &store.Manifest{}, State: &ingest.State{},
+		Like: map[string]*store.ColumnInfo{}}
 	columns := map[string][]byte{}
 	for c, spec := range desc.NodeColumns {
 		if spec.Role != store.RoleFeature {
@@ -100,7 +103,8 @@ func SliceRows(ctx context.Context, m *store.Manifest, column string, rows []flo
 		return nil, err
 	}
 	src, err := source.FromSlices(&source.Slices{Input: column, Nodes: uint64(len(rows) / c.Dim),
-		NodeColumns: []source.SliceColumn{{Name: column, Role: store.RoleFeature, Elem: blocks.Float64, Dim: c.Dim, Data: blocks.Bytes(rows)}}})
+		NodeColumns: []source.SliceColumn{{Name: column, Role: store.RoleFeature, Elem: blocks.Float64, Dim: c.Dim,
+			Data: blocks.Bytes(rows)}}})
 	if err != nil {
 		return nil, err
 	}

@@ -225,7 +225,8 @@ func (x *state) rows(ctx context.Context, nodes []newNode, columns map[string][]
 		if len(m.Schema.NodeTypes) > 1 {
 			t = slices.IndexFunc(m.Schema.NodeTypes, func(t store.NodeType) bool { return t.Name == n.Type })
 			if t < 0 {
-				return badf("new node %q: type %q, expected one of the store's: GET %s lists them", n.ID, n.Type, pathStore)
+				return badf("new node %q: type %q, expected one of the store's: GET %s lists them", n.ID, n.Type,
+					pathStore)
 			}
 		} else if n.Type != "" && n.Type != m.Schema.NodeTypes[0].Name {
 			return badf("new node %q: the store's nodes have one type", n.ID)
@@ -262,7 +263,8 @@ func (x *state) rowsOf(ctx context.Context, kind string, nodes []newNode, of []i
 			isList := len(text) > 0 && text[0] == '['
 			switch {
 			case err != nil && isList:
-				return badf("new node %q: the store has no feature column %q: GET %s lists them", nodes[i].ID, name, pathStore)
+				return badf("new node %q: the store has no feature column %q: GET %s lists them", nodes[i].ID, name,
+					pathStore)
 			case err == nil && (isList || c.Elements == nil):
 				vectors[c.Name] = true
 			case !slices.Contains(cells, name):
@@ -338,7 +340,8 @@ func (x *state) feature(kind, name string) (*store.ColumnInfo, error) {
 }
 
 // table reads nodes as a table of the kind that the store was made of, as gstore append would.
-func (x *state) table(ctx context.Context, kind string, nodes []newNode, of []int, cells []string, env source.Env) (map[string][]byte, error) {
+func (x *state) table(ctx context.Context, kind string, nodes []newNode, of []int, cells []string,
+	env source.Env) (map[string][]byte, error) {
 	m := x.st.Manifest()
 	if m.DatabaseSchema() != "" {
 		return nil, badf("the store is a database's: new rows are added by gstore append, features of new nodes are lists of a column's numbers")
@@ -372,7 +375,8 @@ func (x *state) table(ctx context.Context, kind string, nodes []newNode, of []in
 		return nil, err
 	}
 	header := true
-	fo := formats.Options{FS: env.FS, Store: x.st, Nodes: []string{file}, Text: formats.TextOptions{Like: m, LikeTypes: x.types, Delimiter: ',', Header: &header}}
+	fo := formats.Options{FS: env.FS, Store: x.st, Nodes: []string{file},
+		Text: formats.TextOptions{Like: m, LikeTypes: x.types, Delimiter: ',', Header: &header}}
 	if kind != "" {
 		fo.Nodes[0] = kind + "=" + file
 	}

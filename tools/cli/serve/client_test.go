@@ -40,7 +40,8 @@ func serveUntil(t testing.TB, args ...string) *served {
 	s := &served{t: t, log: &bytes.Buffer{}}
 	code := make(chan int, 1)
 	go func() {
-		code <- cli.Run(ctx, append([]string{"serve", "--json", "--listen", "127.0.0.1:0", "--reload", "50ms"}, args...), strings.NewReader(""), w, s.log)
+		code <- cli.Run(ctx, append([]string{"serve", "--json", "--listen", "127.0.0.1:0", "--reload", "50ms"},
+			args...), strings.NewReader(""), w, s.log)
 		_ = w.Close()
 	}()
 	ended := false
@@ -162,7 +163,8 @@ func (p *people) write(t testing.TB, first, end int) (nodes, edges string) {
 			fmt.Fprintf(&e, "p%d,p%d\n", x[0], x[1])
 		}
 	}
-	for path, text := range map[string]string{nodes: p.header + "\n" + strings.Join(p.rows[first:end], "\n") + "\n", edges: e.String()} {
+	for path, text := range map[string]string{nodes: p.header + "\n" + strings.Join(p.rows[first:end], "\n") + "\n",
+		edges: e.String()} {
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +177,8 @@ func (p *people) store(t *testing.T, n int, flags ...string) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "people.gstore")
 	nodes, edges := p.write(t, 0, n)
-	clitest.MustRun(t, append([]string{"ingest", edges, dir, "--nodes", nodes, "--use", "city", "--quiet"}, flags...)...)
+	clitest.MustRun(t, append([]string{"ingest", edges, dir, "--nodes", nodes, "--use", "city", "--quiet"},
+		flags...)...)
 	clitest.MustRun(t, "train", dir, "--epochs", "4", "--quiet")
 	return dir
 }

@@ -44,7 +44,10 @@ func (s *server) handler() http.Handler {
 		mux.Handle(r.method+" "+r.path, s.slotted(s.answering(r)))
 	}
 	description := s.openAPI()
-	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) { send(w, http.StatusOK, "application/json", description) })
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter,
+		_ *http.Request) {
+		send(w, http.StatusOK, "application/json", description)
+	})
 	mux.Handle("GET /metrics", s.meters.handler(s))
 	mux.Handle("GET /{$}", s.slotted(http.HandlerFunc(s.page)))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +55,8 @@ func (s *server) handler() http.Handler {
 		if known(r) != other {
 			status, code = http.StatusMethodNotAllowed, "no_such_method"
 		}
-		fail(w, status, code, fmt.Sprintf("there is no %s %s: GET /openapi.json lists what there is", r.Method, r.URL.Path))
+		fail(w, status, code, fmt.Sprintf("there is no %s %s: GET /openapi.json lists what there is", r.Method,
+			r.URL.Path))
 	})
 	all := http.NewServeMux()
 	all.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -89,7 +93,8 @@ func (s *server) allowed(next http.Handler) http.Handler {
 		}
 		if got := sha256.Sum256([]byte(token)); !ok || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 			w.Header().Set("WWW-Authenticate", `Basic realm="gstore", Bearer`)
-			fail(w, http.StatusUnauthorized, "unauthorized", "this server asks for a token: Authorization: Bearer TOKEN")
+			fail(w, http.StatusUnauthorized, "unauthorized",
+				"this server asks for a token: Authorization: Bearer TOKEN")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -225,7 +230,8 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	text := plain(err)
 	switch {
 	case errors.As(err, &large):
-		fail(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body has more than %d bytes, which --most-body allows", large.Limit))
+		fail(w, http.StatusRequestEntityTooLarge, "too_large",
+			fmt.Sprintf("the body has more than %d bytes, which --most-body allows", large.Limit))
 	case errors.Is(err, store.ErrBudget):
 		fail(w, http.StatusUnprocessableEntity, "too_much", text)
 	case errors.As(err, &bad), ingest.Refused(err), command.IsUsage(err):
@@ -236,7 +242,8 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", "10")
 		fail(w, http.StatusServiceUnavailable, "busy", later.text)
 	case errors.Is(err, context.DeadlineExceeded):
-		fail(w, http.StatusGatewayTimeout, "timeout", fmt.Sprintf("it took longer than %v, which --timeout allows", s.o.timeout))
+		fail(w, http.StatusGatewayTimeout, "timeout", fmt.Sprintf("it took longer than %v, which --timeout allows",
+			s.o.timeout))
 	case errors.Is(err, context.Canceled):
 		fail(w, http.StatusServiceUnavailable, "ended", "the server ends, or the client went away")
 	case errors.Is(err, blocks.ErrCorrupt):
@@ -315,7 +322,8 @@ func (s *server) observed(next http.Handler) http.Handler {
 			took := time.Since(began)
 			s.meters.count(known(r), r.Method, rec.status, took)
 			if s.o.log == logRequests {
-				s.log.Info("request", "method", r.Method, "path", r.URL.Path, "status", rec.status, "bytes", rec.bytes, "ms", float64(took.Microseconds())/1000, "from", r.RemoteAddr)
+				s.log.Info("request", "method", r.Method, "path", r.URL.Path, "status", rec.status, "bytes", rec.bytes,
+					"ms", float64(took.Microseconds())/1000, "from", r.RemoteAddr)
 			}
 		}()
 		next.ServeHTTP(rec, r)

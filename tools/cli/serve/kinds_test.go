@@ -61,9 +61,11 @@ func TestLinks(t *testing.T) {
 					head, tail string
 					known      bool
 				}{{"5", "?", false}, {"?", "7", true}} {
-					want := rows(t, dir, q.head, relation, q.tail, "--top", "4", "--filter", map[bool]string{false: "none", true: "known"}[q.known])
-					got := ask[best](s, "POST", "/v1/links", fmt.Sprintf(`{"questions": [{"head": %q, "relation": %q, "tail": %q}, {"head": "1", "relation": %q, "tail": "?"}], "top": 4, "known": %q}`,
-						q.head, relation, q.tail, relation, map[bool]string{false: "keep", true: "leave_out"}[q.known]))
+					want := rows(t, dir, q.head, relation, q.tail, "--top", "4", "--filter",
+						map[bool]string{false: "none", true: "known"}[q.known])
+					got := ask[best](s, "POST", "/v1/links",
+						fmt.Sprintf(`{"questions": [{"head": %q, "relation": %q, "tail": %q}, {"head": "1", "relation": %q, "tail": "?"}], "top": 4, "known": %q}`,
+							q.head, relation, q.tail, relation, map[bool]string{false: "keep", true: "leave_out"}[q.known]))
 					for i, b := range got.Answers[0].Best {
 						end := want[i][4]
 						if q.head == "?" {
@@ -131,15 +133,19 @@ func TestTargets(t *testing.T) {
 				t.Errorf("%s: %+v", at, got)
 			}
 		}
-		if now := ask[struct{ At time.Time }](s, "POST", "/v1/targets", `{"rows": [1]}`); time.Since(now.At) > time.Minute {
+		if now := ask[struct{ At time.Time }](s, "POST", "/v1/targets",
+			`{"rows": [1]}`); time.Since(now.At) > time.Minute {
 			t.Errorf("no moment is as of %v", now.At)
 		}
-		for body, says := range map[string]string{`{"rows": [999999]}`: "no node", `{"rows": [1], "at": "tomorrow"}`: "at:", `{"rows": [1], "top": 3}`: "recommendations", `{"rows": []}`: "no node is named"} {
+		for body, says := range map[string]string{`{"rows": [999999]}`: "no node",
+			`{"rows": [1], "at": "tomorrow"}`: "at:", `{"rows": [1], "top": 3}`: "recommendations",
+			`{"rows": []}`: "no node is named"} {
 			if status, text := s.do("POST", "/v1/targets", body); status < 400 || status >= 500 || !strings.Contains(text, says) {
 				t.Errorf("%s: status %d: %s", body, status, text)
 			}
 		}
-		if status, text := s.do("POST", "/v1/recommend", `{"rows": [1]}`); status != 400 || !strings.Contains(text, "/v1/targets") {
+		if status, text := s.do("POST", "/v1/recommend", `{"rows": [1]}`); status != 400 || !strings.Contains(text,
+			"/v1/targets") {
 			t.Errorf("status %d: %s", status, text)
 		}
 		s.end()
@@ -223,7 +229,8 @@ func TestDescription(t *testing.T) {
 	clitest.MustRun(t, "demo", "--task", "relational", "--dir", shop, "--epochs", "1", "--quiet")
 	answered := map[string]bool{}
 	var all []string
-	for dir, change := range map[string]*strings.Replacer{nodes: strings.NewReplacer("12", `"p12"`, "15", `"p15"`), links: strings.NewReplacer("paris", "5", "capital_of", "r0"), shop: strings.NewReplacer()} {
+	for dir, change := range map[string]*strings.Replacer{nodes: strings.NewReplacer("12", `"p12"`, "15", `"p15"`),
+		links: strings.NewReplacer("paris", "5", "capital_of", "r0"), shop: strings.NewReplacer()} {
 		s := serve(t, dir)
 		doc := ask[struct {
 			Paths      map[string]map[string]map[string]any
@@ -241,8 +248,10 @@ func TestDescription(t *testing.T) {
 				body, query := "", ""
 				if b, ok := o["requestBody"].(map[string]any); ok {
 					content := b["content"].(map[string]any)["application/json"].(map[string]any)
-					described(t, key+" request", content["example"], content["schema"].(map[string]any), doc.Components.Schemas)
-					body = strings.ReplaceAll(change.Replace(clitest.MustJSON(t, content["example"])), `"r0"`, strconv.Quote(relation))
+					described(t, key+" request", content["example"], content["schema"].(map[string]any),
+						doc.Components.Schemas)
+					body = strings.ReplaceAll(change.Replace(clitest.MustJSON(t, content["example"])), `"r0"`,
+						strconv.Quote(relation))
 				}
 				for _, p := range asList(o["parameters"]) {
 					if x, ok := p.(map[string]any)["example"].(string); ok {
@@ -263,7 +272,8 @@ func TestDescription(t *testing.T) {
 				if err := json.Unmarshal([]byte(text), &v); err != nil {
 					t.Fatal(err)
 				}
-				described(t, key, v, content["application/json"].(map[string]any)["schema"].(map[string]any), doc.Components.Schemas)
+				described(t, key, v, content["application/json"].(map[string]any)["schema"].(map[string]any),
+					doc.Components.Schemas)
 			}
 		}
 		s.end()
@@ -287,7 +297,8 @@ func asList(v any) []any {
 func FuzzRequests(f *testing.F) {
 	dir := filepath.Join(f.TempDir(), "s.gstore")
 	nodes, edges := makePeople(30).write(f, 0, 30)
-	for _, args := range [][]string{{"ingest", edges, dir, "--nodes", nodes, "--use", "city", "--quiet"}, {"train", dir, "--epochs", "1", "--quiet"}} {
+	for _, args := range [][]string{{"ingest", edges, dir, "--nodes", nodes, "--use", "city", "--quiet"},
+		{"train", dir, "--epochs", "1", "--quiet"}} {
 		var errs bytes.Buffer
 		if code := cli.Run(f.Context(), args, strings.NewReader(""), io.Discard, &errs); code != 0 {
 			f.Fatalf("gstore %v: %s", args, errs.String())
@@ -300,7 +311,8 @@ func FuzzRequests(f *testing.F) {
 			f.Add(path, body)
 		}
 	}
-	paths := []string{"/v1/predict", "/v1/explain", "/v1/nodes", "/v1/links", "/v1/nearest", "/v1/targets", "/v1/recommend"}
+	paths := []string{"/v1/predict", "/v1/explain", "/v1/nodes", "/v1/links", "/v1/nearest", "/v1/targets",
+		"/v1/recommend"}
 	f.Fuzz(func(t *testing.T, path uint8, body string) {
 		own := *s
 		own.t = t
@@ -321,20 +333,23 @@ func TestSimilar(t *testing.T) {
 			node := fmt.Sprint("p", 7*k)
 			wg.Go(func() {
 				want := rows(t, dir, node, "--nearest", by, "--top", "6")
-				got := ask[best](s, "POST", "/v1/nearest", fmt.Sprintf(`{"nodes": [%q, "p1"], "by": %q, "top": 6}`, node, by))
+				got := ask[best](s, "POST", "/v1/nearest", fmt.Sprintf(`{"nodes": [%q, "p1"], "by": %q, "top": 6}`,
+					node, by))
 				if len(got.Answers) != 2 || got.Answers[0].Node != node || len(got.Answers[0].Best) != 6 {
 					t.Errorf("%s by %s: %+v", node, by, got)
 					return
 				}
 				for i, b := range got.Answers[0].Best {
-					if score, err := strconv.ParseFloat(want[i][3], 64); err != nil || fmt.Sprint(b.ID) != want[i][2] || math.Abs(score-b.Score) > 1e-4*(1+math.Abs(score)) {
+					if score, err := strconv.ParseFloat(want[i][3],
+						64); err != nil || fmt.Sprint(b.ID) != want[i][2] || math.Abs(score-b.Score) > 1e-4*(1+math.Abs(score)) {
 						t.Errorf("%s by %s: answer %d is %+v, expected %v", node, by, i, b, want[i])
 					}
 				}
 			})
 		}
 		wg.Wait()
-		for body, says := range map[string]string{`{"nodes": ["p1"], "by": "taste"}`: "by", `{"nodes": ["p1"], "top": 5000}`: "top", `{"nodes": ["x"]}`: "no node has"} {
+		for body, says := range map[string]string{`{"nodes": ["p1"], "by": "taste"}`: "by",
+			`{"nodes": ["p1"], "top": 5000}`: "top", `{"nodes": ["x"]}`: "no node has"} {
 			if status, text := s.do("POST", "/v1/nearest", body); status < 400 || status > 404 || !strings.Contains(text, says) {
 				t.Errorf("%s: status %d: %s", body, status, text)
 			}

@@ -96,7 +96,8 @@ func (s *server) openModel(ctx context.Context, snap *snapshot, of modelFlag, f 
 	case f.path == "":
 		return s.openLinks(ctx, snap, of, info)
 	case temporal.IsFile(f.path):
-		return nil, fmt.Errorf("%w: %s predicts edges at moments, which is not served: gstore predict answers by it", store.ErrInvalid, f.path)
+		return nil, fmt.Errorf("%w: %s predicts edges at moments, which is not served: gstore predict answers by it",
+			store.ErrInvalid, f.path)
 	case targets.IsFile(f.path):
 		return s.openTargets(ctx, snap, f.path, info)
 	}
@@ -122,9 +123,13 @@ func (s *server) openNodes(ctx context.Context, snap *snapshot, path string, inf
 	if s.room.models > 0 && held > s.room.models {
 		return nil, fmt.Errorf("%w: the model's parameters take %d bytes %d times, %d are there: serve it with more --mem or fewer --threads", store.ErrBudget, held/int64(len(s.devs)), len(s.devs), s.room.models)
 	}
-	info.Kind, info.Layers, info.Classes = kindNodes, fmt.Sprintf("%s, %d layers", cp.Model.Kind().Name, cp.Model.Layers), cp.Classes(snap.st.Manifest())
+	info.Kind, info.Layers, info.Classes = kindNodes, fmt.Sprintf("%s, %d layers", cp.Model.Kind().Name,
+		cp.Model.Layers), cp.Classes(snap.st.Manifest())
 	info.Answers = []string{pathPredict, pathExplain, pathNearest}
-	m := &nodeModel{info: info, cp: cp, near: func(e *eval.Evaluator) eval.Near { return e.ByLists(snap.st, snap.lists) }}
+	m := &nodeModel{info: info, cp: cp, near: func(e *eval.Evaluator) eval.Near {
+		return e.ByLists(snap.st,
+			snap.lists)
+	}}
 	m.similar.ready = make(chan struct{})
 	next := 0
 	m.pool, err = newPool(len(s.devs), func() (*infer.Model, error) {
@@ -168,7 +173,8 @@ func (s *server) openLinks(ctx context.Context, snap *snapshot, of modelFlag, in
 	if s.room.models > 0 {
 		memory = budget.ProgramBytes + s.room.models
 	}
-	if m.model, err = link.Open(ctx, snap.st, s.devs[0], t, run, eval.RankerOptions{MemoryBytes: memory, Threads: len(s.devs), Top: mostAnswers}); err != nil {
+	if m.model, err = link.Open(ctx, snap.st, s.devs[0], t, run,
+		eval.RankerOptions{MemoryBytes: memory, Threads: len(s.devs), Top: mostAnswers}); err != nil {
 		return nil, err
 	}
 	if m.finder, err = m.model.Find(ctx, eval.FinderOptions{}); err != nil {
@@ -192,7 +198,8 @@ func (m *linkModel) close() (err error) {
 }
 
 // ask answers questions; of all kinds the states are the same.
-func (m *linkModel) ask(ctx context.Context, questions []eval.Question, o eval.FinderOptions) (answers [][]eval.Answer, err error) {
+func (m *linkModel) ask(ctx context.Context, questions []eval.Question, o eval.FinderOptions) (answers [][]eval.Answer,
+	err error) {
 	m.turn.Lock()
 	defer m.turn.Unlock()
 	if err := ctx.Err(); err != nil { // it waited too long
@@ -205,7 +212,8 @@ func (m *linkModel) ask(ctx context.Context, questions []eval.Question, o eval.F
 	return askAll(ctx, f, questions)
 }
 
-func (m *linkModel) similarTo(ctx context.Context, _ *server, _ *state, questions []eval.Question, o eval.FinderOptions) ([][]eval.Answer, error) {
+func (m *linkModel) similarTo(ctx context.Context, _ *server, _ *state, questions []eval.Question,
+	o eval.FinderOptions) ([][]eval.Answer, error) {
 	return m.ask(ctx, questions, o)
 }
 

@@ -51,7 +51,8 @@ type columnAnswer struct {
 
 func (s *server) describe(_ context.Context, x *state, _ *http.Request) (any, error) {
 	m := x.st.Manifest()
-	a := storeAnswer{Store: s.dir, Version: m.Version, Created: m.Created, Nodes: m.Nodes, Edges: m.Edges, Undirected: m.Schema.Undirected, Task: m.Task(),
+	a := storeAnswer{Store: s.dir, Version: m.Version, Created: m.Created, Nodes: m.Nodes, Edges: m.Edges,
+		Undirected: m.Schema.Undirected, Task: m.Task(),
 		Classes: m.Schema.ClassNames, Models: []modelInfo{}, Relations: []relationAnswer{}, Columns: []columnAnswer{}}
 	for _, t := range m.Schema.NodeTypes {
 		a.NodeTypes = append(a.NodeTypes, nodeTypeAnswer{t.Name, t.Count})
@@ -61,7 +62,8 @@ func (s *server) describe(_ context.Context, x *state, _ *http.Request) (any, er
 	}
 	for i := range m.Columns {
 		c := &m.Columns[i]
-		a.Columns = append(a.Columns, columnAnswer{c.Name, string(c.Role), c.Elem.String(), c.Dim, c.NodeType, c.Elements})
+		a.Columns = append(a.Columns, columnAnswer{c.Name, string(c.Role), c.Elem.String(), c.Dim, c.NodeType,
+			c.Elements})
 	}
 	for _, name := range x.names {
 		a.Models = append(a.Models, x.models[name].about())
@@ -289,7 +291,8 @@ func (s *server) neighbors(ctx context.Context, x *state, r *http.Request) (any,
 	weighs := len(m.ColumnsOf(store.RoleWeight)) > 0
 	a.ID = names[0]
 	for i, e := range edges {
-		n := neighborAnswer{ID: names[i+1], Type: typeOf(m, e.Node), Direction: inEdges, Relation: relationName(m, e.Relation)}
+		n := neighborAnswer{ID: names[i+1], Type: typeOf(m, e.Node), Direction: inEdges,
+			Relation: relationName(m, e.Relation)}
 		switch {
 		case m.Schema.Undirected:
 			n.Direction = bothEdges

@@ -27,24 +27,46 @@ type route struct {
 	answer       answerer
 }
 
+// The parameters of requests by GET.
+var (
+	byID         = parameter{name: "id", doc: "the node's id", needed: true, example: "12"}
+	byIDs        = parameter{name: "id", doc: "the node's id", needed: true, example: "12", many: true}
+	byColumn     = parameter{name: "column", doc: "a column of nodes (default: all of data)", many: true}
+	byDirection  = parameter{name: "direction", doc: "in, out or both (default)"}
+	byRelation   = parameter{name: "relation", doc: "of this relation alone"}
+	byEdgeColumn = parameter{name: "column", doc: "a column of edges", many: true}
+	byLimit      = parameter{name: "limit", doc: "how many, at most 10000 (default 100)"}
+	byOffset     = parameter{name: "offset", doc: "how many to leave out before"}
+)
+
 // routes are the requests that need a state.
 func (s *server) routes() []route {
-	ids := parameter{name: "id", doc: "the node's id", needed: true, example: "12"}
-	nodes := ids
-	nodes.many = true
+	get := func(path, summary string, query []parameter, answers any, answer answerer) route {
+		return route{http.MethodGet, path, summary, query, nil, "", answers, answer}
+	}
+	post := func(path, summary string, body any, example string, answers any, answer answerer) route {
+		return route{http.MethodPost, path, summary, nil, body, example, answers, answer}
+	}
 	return []route{
-		{http.MethodGet, pathStore, "What is served: sizes, types, relations, columns, models", nil, nil, "", storeAnswer{}, s.describe},
-		{http.MethodGet, pathNodes, "Look nodes up", []parameter{nodes, {name: "column", doc: "a column of nodes (default: all of data)", many: true}}, nil, "", nodesAnswer{}, s.node},
-		{http.MethodPost, pathNodes, "Look many nodes up", nil, nodesRequest{}, `{"ids": [12, 15], "columns": ["label"]}`, nodesAnswer{}, s.nodes},
-		{http.MethodGet, pathNeighbors, "A node's edges, in an order that does not change", []parameter{ids, {name: "direction", doc: "in, out or both (default)"}, {name: "relation", doc: "of this relation alone"}, {name: "column", doc: "a column of edges", many: true},
-			{name: "limit", doc: "how many, at most 10000 (default 100)"}, {name: "offset", doc: "how many to leave out before"}}, nil, "", neighborsAnswer{}, s.neighbors},
-		{http.MethodPost, pathPredict, "What a model says of nodes, and of nodes that the store does not have", nil, predictRequest{},
-			`{"nodes": [12, 15], "top": 3}`, predictAnswer{}, s.predict},
-		{http.MethodPost, pathExplain, "Why a model says what it says of a node", nil, explainRequest{}, `{"node": 12}`, explainAnswer{}, s.explain},
-		{http.MethodPost, pathLinks, "The best heads or tails of links", nil, linksRequest{}, `{"questions": [{"head": "paris", "relation": "capital_of", "tail": "?"}], "top": 3}`, linksAnswer{}, s.links},
-		{http.MethodPost, pathNearest, "The most similar nodes: by their states below the last layer of a model of nodes, or by embeddings of link prediction", nil, nearestRequest{}, `{"nodes": ["paris"], "top": 3}`, linksAnswer{}, s.nearest},
-		{http.MethodPost, pathTargets, "What a model says of rows of a database as of a moment", nil, targetsRequest{}, `{"rows": [12, 15], "at": "2026-11-01"}`, targetsAnswer{}, s.targets},
-		{http.MethodPost, pathRecommend, "The best rows of a table for rows of another, as of a moment", nil, targetsRequest{}, `{"rows": [12], "top": 5}`, targetsAnswer{}, s.recommend},
+		get(pathStore, "What is served: sizes, types, relations, columns, models", nil, storeAnswer{}, s.describe),
+		get(pathNodes, "Look nodes up", []parameter{byIDs, byColumn}, nodesAnswer{}, s.node),
+		post(pathNodes, "Look many nodes up",
+			nodesRequest{}, `{"ids": [12, 15], "columns": ["label"]}`, nodesAnswer{}, s.nodes),
+		get(pathNeighbors, "A node's edges, in an order that does not change",
+			[]parameter{byID, byDirection, byRelation, byEdgeColumn, byLimit, byOffset}, neighborsAnswer{}, s.neighbors),
+		post(pathPredict, "What a model says of nodes, and of nodes that the store does not have",
+			predictRequest{}, `{"nodes": [12, 15], "top": 3}`, predictAnswer{}, s.predict),
+		post(pathExplain, "Why a model says what it says of a node",
+			explainRequest{}, `{"node": 12}`, explainAnswer{}, s.explain),
+		post(pathLinks, "The best heads or tails of links",
+			linksRequest{}, `{"questions": [{"head": "paris", "relation": "capital_of", "tail": "?"}], "top": 3}`,
+			linksAnswer{}, s.links),
+		post(pathNearest, "The most similar nodes, by a model's states below its last layer or by embeddings",
+			nearestRequest{}, `{"nodes": ["paris"], "top": 3}`, linksAnswer{}, s.nearest),
+		post(pathTargets, "What a model says of rows of a database as of a moment",
+			targetsRequest{}, `{"rows": [12, 15], "at": "2026-11-01"}`, targetsAnswer{}, s.targets),
+		post(pathRecommend, "The best rows of a table for rows of another, as of a moment",
+			targetsRequest{}, `{"rows": [12], "top": 5}`, targetsAnswer{}, s.recommend),
 	}
 }
 
@@ -54,12 +76,14 @@ type object = map[string]any
 // openAPI describes all requests (OpenAPI 3.1), from the types of what they carry.
 func (s *server) openAPI() []byte {
 	schemas, paths := object{}, object{}
-	failed := object{"description": "A mistake, or what the server could not do: code says which, message what to do", "content": object{"application/json": object{"schema": schemaOf(reflect.TypeFor[struct {
-		Error problem `json:"error"`
-	}](), schemas)}}}
+	failed := object{"description": "A mistake, or what the server could not do: code says which, message what to do",
+		"content": object{"application/json": object{"schema": schemaOf(reflect.TypeFor[struct {
+			Error problem `json:"error"`
+		}](), schemas)}}}
 	for _, r := range s.routes() {
 		o := object{"summary": r.summary, "operationId": strings.ToLower(r.method) + strings.ReplaceAll(strings.TrimPrefix(r.path, "/v1"), "/", "_"),
-			"responses": object{"200": object{"description": "The answer", "content": object{"application/json": object{"schema": schemaOf(reflect.TypeOf(r.answers), schemas)}}},
+			"responses": object{"200": object{"description": "The answer",
+				"content": object{"application/json": object{"schema": schemaOf(reflect.TypeOf(r.answers), schemas)}}},
 				"default": failed}}
 		var list []object
 		for _, p := range r.query {
@@ -89,12 +113,15 @@ func (s *server) openAPI() []byte {
 		}
 		of[strings.ToLower(r.method)] = o
 	}
-	for path, summary := range map[string]string{"/healthz": "Whether the server runs; needs no token", "/metrics": "Meters, in Prometheus' text format", "/openapi.json": "This description", "/": "The store, for people (HTML)"} {
+	for path, summary := range map[string]string{"/healthz": "Whether the server runs; needs no token",
+		"/metrics": "Meters, in Prometheus' text format", "/openapi.json": "This description",
+		"/": "The store, for people (HTML)"} {
 		paths[path] = object{"get": object{"summary": summary, "responses": object{"200": object{"description": "It"}}}}
 	}
 	doc := object{"openapi": "3.1.0", "info": object{"title": "gstore serve", "version": "1",
 		"description": "Look-ups and predictions of a gstore store. Paths under /v1 keep their meaning; fields may be added to answers."},
-		"paths": paths, "components": object{"schemas": schemas, "securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}}}}
+		"paths": paths, "components": object{"schemas": schemas,
+			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}}}}
 	if s.o.token != "" {
 		doc["security"] = []object{{"token": []string{}}}
 	}
@@ -156,7 +183,8 @@ func structOf(t reflect.Type, schemas object) object {
 				x["description"] = doc
 			}
 		}
-		if fields[name] = x; options == "" && !strings.HasSuffix(t.Name(), "Request") && !slices.Contains([]string{"newNode", "newEdge", "linkQuestion"}, t.Name()) {
+		if fields[name] = x; options == "" && !strings.HasSuffix(t.Name(),
+			"Request") && !slices.Contains([]string{"newNode", "newEdge", "linkQuestion"}, t.Name()) {
 			required = append(required, name)
 		}
 	}

@@ -23,7 +23,8 @@ import (
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"count": count, "percent": percent, "signed": signed}).Parse(pageText))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"count": count, "percent": percent,
+	"signed": signed}).Parse(pageText))
 
 // pageData is what the page shows.
 type pageData struct {
@@ -167,7 +168,10 @@ func (s *server) nodeForPage(ctx context.Context, x *state, asked string) (*page
 		}
 		return 1
 	}
-	slices.SortFunc(n.Columns, func(a, b cellOf) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(n.Columns, func(a, b cellOf) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)),
+			cmp.Compare(a.Name, b.Name))
+	})
 	if len(n.Columns) > listedValues {
 		n.Columns = append(n.Columns[:listedValues], cellOf{"…", fmt.Sprintf("%d more", len(n.Columns)-listedValues)})
 	}
@@ -227,7 +231,8 @@ func (x *state) draw(ctx context.Context, n *pageNode, v store.NodeID) error {
 	for i, e := range edges {
 		angle := math.Pi/2 + 2*math.Pi*(float64(i)+.5)/float64(len(edges))
 		at := func(r float64) (float64, float64) { return 220 + r*math.Cos(angle), 160 + r*math.Sin(angle) }
-		k := spoke{Anchor: "start", ID: fmt.Sprint(names[i]), Relation: relationName(x.st.Manifest(), e.Relation), Out: e.Out}
+		k := spoke{Anchor: "start", ID: fmt.Sprint(names[i]), Relation: relationName(x.st.Manifest(), e.Relation),
+			Out: e.Out}
 		k.X, k.Y = at(120)
 		k.TX, k.TY = at(131)
 		k.X1, k.Y1 = at(114)
@@ -265,7 +270,10 @@ func (s *server) saidOnPage(ctx context.Context, x *state, m *nodeModel, n *page
 	for name, v := range p.Probabilities {
 		n.Says = append(n.Says, bar{Name: name, Value: float64(v), Share: 100 * float64(v)})
 	}
-	slices.SortFunc(n.Says, func(a, b bar) int { return cmp.Or(cmp.Compare(b.Value, a.Value), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(n.Says, func(a, b bar) int {
+		return cmp.Or(cmp.Compare(b.Value, a.Value),
+			cmp.Compare(a.Name, b.Name))
+	})
 	soon, cancel := context.WithTimeout(ctx, whyTime)
 	defer cancel()
 	why, err := s.why(soon, x, m, &explainRequest{ID: asked, Top: listedShares})
@@ -285,7 +293,8 @@ func (s *server) saidOnPage(ctx context.Context, x *state, m *nodeModel, n *page
 		if e.Relation != "" {
 			relation = " —" + e.Relation + "→ "
 		}
-		n.Along = append(n.Along, bar{Name: fmt.Sprint(e.Src) + relation + fmt.Sprint(e.Dst), Value: e.Share, Link: fmt.Sprint(e.Src)})
+		n.Along = append(n.Along, bar{Name: fmt.Sprint(e.Src) + relation + fmt.Sprint(e.Dst), Value: e.Share,
+			Link: fmt.Sprint(e.Src)})
 	}
 	scale(n.Features)
 	scale(n.Along)

@@ -163,7 +163,10 @@ func (s *server) says(ctx context.Context, m *nodeModel, nodes []store.NodeID, a
 	}
 	own, err := s.within(ctx, 1, func(room int64) ([]float32, error) { return ask(ctx, net, distinct, near, room) })
 	if errors.Is(err, store.ErrBudget) && len(s.devs) > 1 { // alone it may have more
-		own, err = s.within(ctx, int64(len(s.devs)), func(room int64) ([]float32, error) { return ask(ctx, net, distinct, near, room) })
+		own, err = s.within(ctx, int64(len(s.devs)), func(room int64) ([]float32,
+			error) {
+			return ask(ctx, net, distinct, near, room)
+		})
 	}
 	if err != nil || len(distinct) == len(nodes) {
 		return own, err
@@ -322,7 +325,8 @@ func (m *nodeModel) class(name string) int {
 // because is an explanation's answer: its largest shares, parallel edges and parts of a feature together.
 func (x *state) because(ctx context.Context, m *nodeModel, e *explain.Explanation, top int) (*explainAnswer, error) {
 	st := x.st.Manifest()
-	a := &explainAnswer{Version: st.Version, Model: m.info.Which, Says: e.Says, Silent: e.Silent, Alone: e.Alone, Nodes: len(e.Nodes), Edges: len(e.Edges), Features: []featureAnswer{}, From: []edgeAnswer{}}
+	a := &explainAnswer{Version: st.Version, Model: m.info.Which, Says: e.Says, Silent: e.Silent, Alone: e.Alone,
+		Nodes: len(e.Nodes), Edges: len(e.Edges), Features: []featureAnswer{}, From: []edgeAnswer{}}
 	if m.cp.Model.Numbers == nil {
 		a.Class = e.Class
 		if m.info.Classes != nil {

@@ -76,7 +76,8 @@ func TestAnswers(t *testing.T) {
 		for v := range want {
 			ids = append(ids, v)
 		}
-		s.same("all at once", ask[said](s, "POST", "/v1/predict", clitest.MustJSON(t, map[string]any{"nodes": ids})), want)
+		s.same("all at once", ask[said](s, "POST", "/v1/predict", clitest.MustJSON(t, map[string]any{"nodes": ids})),
+			want)
 		s.same("one", ask[said](s, "POST", "/v1/predict", `{"nodes": ["p7"]}`), want)
 		twice := ask[said](s, "POST", "/v1/predict", `{"nodes": ["p7", "p8", "p7"], "top": 1}`)
 		if len(twice.Predictions) != 3 || twice.Predictions[2].Probability != twice.Predictions[0].Probability || len(twice.Predictions[0].Probabilities) != 1 {
@@ -168,7 +169,8 @@ func TestNewNodes(t *testing.T) {
 				continue
 			}
 			request.Ed = append(request.Ed, map[string]any{"src": fmt.Sprint("p", e[0]), "dst": fmt.Sprint("p", e[1])})
-			if end := fmt.Sprint("p", min(e[0], e[1])); min(e[0], e[1]) < 100 && len(request.Old) < 40 && !slices.Contains(request.Old, end) {
+			if end := fmt.Sprint("p", min(e[0], e[1])); min(e[0],
+				e[1]) < 100 && len(request.Old) < 40 && !slices.Contains(request.Old, end) {
 				request.Old = append(request.Old, end)
 			}
 		}
@@ -237,8 +239,10 @@ func TestMistakes(t *testing.T) {
 		{"POST", "/v1/predict", `{"new": [{"id": "n", "features": {"shoes": 44}}]}`, 400, "shoes"},
 		{"POST", "/v1/predict", `{"new": [{"id": "n", "features": {"age": {"of": 3}}}]}`, 400, "age"},
 		{"POST", "/v1/predict", `{"new": [{"id": "n"}], "edges": [{"src": "n", "dst": "nobody"}]}`, 404, "nobody"},
-		{"POST", "/v1/predict", `{"new": [{"id": "n"}], "edges": [{"src": "n", "dst": "p1", "weight": 2}]}`, 400, "no weights"},
-		{"POST", "/v1/predict", `{"new": [{"id": "n"}], "edges": [{"src": "n", "dst": "p1", "relation": "hates"}]}`, 400, "hates"},
+		{"POST", "/v1/predict", `{"new": [{"id": "n"}], "edges": [{"src": "n", "dst": "p1", "weight": 2}]}`, 400,
+			"no weights"},
+		{"POST", "/v1/predict", `{"new": [{"id": "n"}], "edges": [{"src": "n", "dst": "p1", "relation": "hates"}]}`,
+			400, "hates"},
 		{"POST", "/v1/predict", `{"nodes": ["` + strings.Repeat("x", 5000) + `"]}`, 413, "--most-body"},
 		{"POST", "/v1/explain", `{"node": "p1", "class": "x"}`, 400, "class"},
 		{"POST", "/v1/explain", `{}`, 400, "no node"},
@@ -250,7 +254,8 @@ func TestMistakes(t *testing.T) {
 	} {
 		status, text := s.do(k.method, k.path, k.body)
 		if status != k.status || !strings.Contains(text, k.says) {
-			t.Errorf("%s %s %.80s: status %d, %s; expected %d, %q", k.method, k.path, k.body, status, text, k.status, k.says)
+			t.Errorf("%s %s %.80s: status %d, %s; expected %d, %q", k.method, k.path, k.body, status, text, k.status,
+				k.says)
 		}
 	}
 	if text := s.log.String(); strings.Contains(text, "panic") || strings.Contains(text, `"ERROR"`) {
@@ -261,14 +266,16 @@ func TestMistakes(t *testing.T) {
 // TestToken: without its token a server answers nothing but that it runs, and one that others can reach needs one.
 func TestToken(t *testing.T) {
 	dir := makePeople(30).store(t, 30)
-	if code, _, errs := clitest.Run(t, "serve", dir, "--listen", "0.0.0.0:0"); code != 2 || !strings.Contains(errs, "--token-file") {
+	if code, _, errs := clitest.Run(t, "serve", dir, "--listen", "0.0.0.0:0"); code != 2 || !strings.Contains(errs,
+		"--token-file") {
 		t.Errorf("open to all: exit code %d, %s", code, errs)
 	}
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("short\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := clitest.Run(t, "serve", dir, "--token-file", file); code != 2 || !strings.Contains(errs, "16 characters") {
+	if code, _, errs := clitest.Run(t, "serve", dir, "--token-file", file); code != 2 || !strings.Contains(errs,
+		"16 characters") {
 		t.Errorf("a short token: exit code %d, %s", code, errs)
 	}
 	if err := os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600); err != nil {
@@ -278,7 +285,8 @@ func TestToken(t *testing.T) {
 	for _, token := range []string{"", "0123456789abcdeF", "0123456789abcdef0"} {
 		s.token = token
 		for _, path := range []string{"/v1/store", "/", "/metrics", "/openapi.json"} {
-			if status, text := s.do("GET", path, ""); status != http.StatusUnauthorized || strings.Contains(text, "people") {
+			if status, text := s.do("GET", path, ""); status != http.StatusUnauthorized || strings.Contains(text,
+				"people") {
 				t.Errorf("token %q, %s: status %d, %s", token, path, status, text)
 			}
 		}
@@ -414,7 +422,8 @@ func TestPageOfDocs(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "packages.gstore")
 	packages := "../../../testdata/packages/"
-	clitest.MustRun(t, "ingest", packages+"depends.csv", dir, "--nodes", packages+"packages.csv", "--undirected", "--split-random", "60/20/20", "--quiet")
+	clitest.MustRun(t, "ingest", packages+"depends.csv", dir, "--nodes", packages+"packages.csv", "--undirected",
+		"--split-random", "60/20/20", "--quiet")
 	clitest.MustRun(t, "train", dir, "--seed", "1", "--epochs", "4", "--quiet")
 	s := serve(t, dir)
 	posts := regexp.MustCompile(`(?s)curl -s localhost:7474(/\S+) -d '([^']*)'`).FindAllStringSubmatch(string(page), -1)
@@ -484,7 +493,8 @@ func TestBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = slow.Close() }()
-	if _, err := fmt.Fprintf(slow, "POST /v1/predict HTTP/1.1\r\nHost: %s\r\nContent-Length: 100\r\n\r\n{", host); err != nil {
+	if _, err := fmt.Fprintf(slow, "POST /v1/predict HTTP/1.1\r\nHost: %s\r\nContent-Length: 100\r\n\r\n{",
+		host); err != nil {
 		t.Fatal(err)
 	}
 	busy := false
@@ -510,7 +520,9 @@ func TestBounds(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	for name, want := range map[string]int{"evil.example": http.StatusForbidden, "evil.example:7474": http.StatusForbidden, "localhost:1": http.StatusOK, "127.0.0.1": http.StatusOK, "[::1]:7": http.StatusOK} {
+	for name, want := range map[string]int{"evil.example": http.StatusForbidden,
+		"evil.example:7474": http.StatusForbidden, "localhost:1": http.StatusOK, "127.0.0.1": http.StatusOK,
+		"[::1]:7": http.StatusOK} {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", s.address+"/v1/store", nil)
 		if err != nil {
 			t.Fatal(err)

@@ -84,13 +84,15 @@ func (s *server) plan(m *store.Manifest) error {
 	smallest := budget.ProgramBytes + fixedBytes + sixteenths/listsBeside*least
 	room := total - budget.ProgramBytes - fixedBytes
 	if total < smallest {
-		return fmt.Errorf("%w: --mem %s is too little to serve %d nodes: the smallest that works is %dMiB", store.ErrBudget, command.FormatSize(total), m.Nodes, (smallest+1<<20-1)>>20)
+		return fmt.Errorf("%w: --mem %s is too little to serve %d nodes: the smallest that works is %dMiB",
+			store.ErrBudget, command.FormatSize(total), m.Nodes, (smallest+1<<20-1)>>20)
 	}
 	lists, models := int64(listsOfNodes), int64(modelsOfNodes)
 	if m.Task() == store.TaskLink || m.DatabaseSchema() != "" {
 		lists, models = listsBeside, modelsWhole
 	}
-	s.room = shares{lists: lists * room / sixteenths, models: models * room / sixteenths, request: (sixteenths - 2*lists - 2*models) * room / sixteenths / int64(s.o.threads)}
+	s.room = shares{lists: lists * room / sixteenths, models: models * room / sixteenths,
+		request: (sixteenths - 2*lists - 2*models) * room / sixteenths / int64(s.o.threads)}
 	return nil
 }
 
@@ -106,7 +108,8 @@ func (s *server) roomFor(err error, what string, share int64) error {
 }
 
 func newServer(ctx context.Context, e *command.Env, dir string, o options) (_ *server, err error) {
-	s := &server{dir: dir, o: o, e: e, unlimit: func() {}, slots: make(chan struct{}, o.most), carried: semaphore.NewWeighted(carriedBytes), meters: newMeters()}
+	s := &server{dir: dir, o: o, e: e, unlimit: func() {}, slots: make(chan struct{}, o.most),
+		carried: semaphore.NewWeighted(carriedBytes), meters: newMeters()}
 	// Without the command's own watcher of memory: accounts of explanations and models are theirs, the process's is the server's.
 	s.life, s.end = context.WithCancel(context.Background())
 	defer context.AfterFunc(ctx, s.end)()
@@ -252,7 +255,8 @@ func (s *server) secure(l net.Listener) (net.Listener, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--tls-cert, --tls-key: %w", err), l.Close())
 	}
-	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"}}
 	if s.o.clientCA != "" {
 		b, err := os.ReadFile(s.o.clientCA)
 		if err != nil {
@@ -260,7 +264,8 @@ func (s *server) secure(l net.Listener) (net.Listener, error) {
 		}
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 		if !c.ClientCAs.AppendCertsFromPEM(b) {
-			return nil, errors.Join(command.Usagef("--client-ca %s holds no certificate (PEM)", s.o.clientCA), l.Close())
+			return nil, errors.Join(command.Usagef("--client-ca %s holds no certificate (PEM)", s.o.clientCA),
+				l.Close())
 		}
 	}
 	return tls.NewListener(l, c), nil
@@ -275,7 +280,8 @@ func (s *server) tell(address string) {
 		list = append(list, x.models[name].about())
 	}
 	m := x.st.Manifest()
-	s.e.Event("listening", map[string]any{"address": address, "version": m.Version, "models": list, "edges_in_memory": x.lists.InMemory()})
+	s.e.Event("listening", map[string]any{"address": address, "version": m.Version, "models": list,
+		"edges_in_memory": x.lists.InMemory()})
 	if s.e.JSON || s.e.Quiet {
 		return
 	}

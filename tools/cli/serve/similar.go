@@ -31,7 +31,8 @@ type busy struct{ text string }
 func (b *busy) Error() string { return b.text }
 
 // similarTo answers which nodes are most similar to some.
-func (m *nodeModel) similarTo(ctx context.Context, s *server, x *state, questions []eval.Question, o eval.FinderOptions) ([][]eval.Answer, error) {
+func (m *nodeModel) similarTo(ctx context.Context, s *server, x *state, questions []eval.Question,
+	o eval.FinderOptions) ([][]eval.Answer, error) {
 	all := &m.similar
 	all.begin.Do(func() {
 		x.requests.Add(1) // the state stays open
@@ -46,7 +47,8 @@ func (m *nodeModel) similarTo(ctx context.Context, s *server, x *state, question
 	select {
 	case <-all.ready:
 	case <-ctx.Done():
-		return nil, errors.Join(&busy{"the states of all nodes are computed first, once: try again in a while"}, ctx.Err())
+		return nil, errors.Join(&busy{"the states of all nodes are computed first, once: try again in a while"},
+			ctx.Err())
 	}
 	if all.err != nil {
 		return nil, fmt.Errorf("the states of all nodes: %w", all.err)
@@ -85,7 +87,8 @@ func (all *similarity) open(ctx context.Context, s *server, x *state, m *nodeMod
 	if err != nil {
 		return err
 	}
-	all.states, err = m.cp.Evaluate(ctx, x.st, s.devs[0], train.EvaluateOptions{MemoryBytes: memory, Held: []budget.Holder{{Name: "answers", Bytes: least}}, Embeddings: true})
+	all.states, err = m.cp.Evaluate(ctx, x.st, s.devs[0], train.EvaluateOptions{MemoryBytes: memory,
+		Held: []budget.Holder{{Name: "answers", Bytes: least}}, Embeddings: true})
 	if err != nil {
 		return s.roomFor(err, "computing the states of all nodes", modelsOfNodes)
 	}
@@ -96,7 +99,8 @@ func (all *similarity) open(ctx context.Context, s *server, x *state, m *nodeMod
 	if memory > 0 {
 		room = max(1, s.room.models-held)
 	}
-	all.finder, err = eval.OpenSimilar(ctx, x.st, s.devs[0], all.states.Embeddings(), eval.Cosine, eval.RankerOptions{Threads: len(s.devs), Top: mostAnswers, MemoryBytes: room})
+	all.finder, err = eval.OpenSimilar(ctx, x.st, s.devs[0], all.states.Embeddings(), eval.Cosine,
+		eval.RankerOptions{Threads: len(s.devs), Top: mostAnswers, MemoryBytes: room})
 	return err
 }
 
@@ -114,7 +118,8 @@ func (all *similarity) close() (err error) {
 // finds is a model that has vectors of all nodes.
 type finds interface {
 	model
-	similarTo(ctx context.Context, s *server, x *state, questions []eval.Question, o eval.FinderOptions) ([][]eval.Answer, error)
+	similarTo(ctx context.Context, s *server, x *state, questions []eval.Question,
+		o eval.FinderOptions) ([][]eval.Answer, error)
 }
 
 // nearestRequest asks for the nodes that are most similar to some.

@@ -43,7 +43,8 @@ type targetsAnswer struct {
 }
 
 // open reads a request, and finds its rows.
-func (k *targetsRequest) open(ctx context.Context, x *state, r *http.Request, recommends bool) (m *targetModel, a *targetsAnswer, questions []targets.Question, err error) {
+func (k *targetsRequest) open(ctx context.Context, x *state, r *http.Request, recommends bool) (m *targetModel,
+	a *targetsAnswer, questions []targets.Question, err error) {
 	if err := decode(r, k); err != nil {
 		return nil, nil, nil, err
 	}
@@ -71,7 +72,8 @@ func (k *targetsRequest) open(ctx context.Context, x *state, r *http.Request, re
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	a = &targetsAnswer{Version: x.st.Manifest().Version, Model: m.info.Which, Table: task.Table, Target: task.Target, At: time.Unix(moment, 0).UTC().Format(time.RFC3339)}
+	a = &targetsAnswer{Version: x.st.Manifest().Version, Model: m.info.Which, Table: task.Table, Target: task.Target,
+		At: time.Unix(moment, 0).UTC().Format(time.RFC3339)}
 	for i, v := range nodes {
 		questions = append(questions, targets.Question{Node: v, Moment: moment})
 		a.Rows = append(a.Rows, targetAnswer{Row: strings.TrimPrefix(string(ids[i]), store.TypePrefix(task.Table))})
