@@ -14,13 +14,15 @@ import (
 func (r *runner) path(ctx context.Context, x *Explanation, begin float64, point func(at float32) (float32, float32), clear func(), take func(p point, part float32) error, total func() (float64, error)) (gap float64, err error) {
 	for steps := stepsLeast; ; steps *= 2 {
 		clear()
+		// Steps are shorter near the begin, where layers that divide by a deviation change most.
+		along := func(k int) float64 { return math.Pow(float64(k)/float64(steps), 3) }
 		for k := range steps {
-			scale, gate := point((float32(k) + .5) / float32(steps))
+			scale, gate := point(float32((along(k) + along(k+1)) / 2))
 			p, _, err := r.at(ctx, scale, gate, true)
 			if err != nil {
 				return 0, err
 			}
-			if err := take(p, 1/float32(steps)); err != nil {
+			if err := take(p, float32(along(k+1)-along(k))); err != nil {
 				return 0, err
 			}
 		}
