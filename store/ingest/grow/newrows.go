@@ -17,8 +17,11 @@ import (
 // is [ingest.ErrInput].
 func NewRows(ctx context.Context, m *store.Manifest, src source.Source, n int, env source.Env) (map[string][]byte,
 	error) {
-	src, err := source.WithMasks(src, func(name string) bool { _,
-		err := m.Column(name + source.MaskSuffix); return err == nil })
+	src, err := source.WithMasks(src, func(name string) bool {
+		_,
+			err := m.Column(name + source.MaskSuffix)
+		return err == nil
+	})
 	if err != nil {
 		return nil, err
 	}
