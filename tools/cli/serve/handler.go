@@ -116,16 +116,6 @@ func (s *server) slotted(next http.Handler) http.Handler {
 	})
 }
 
-// carry waits until there is room for so many bytes that a request brings or its answer has; done gives the room back. One that is larger than
-// all of it waits for all of it.
-func (s *server) carry(ctx context.Context, bytes int64) (done func(), err error) {
-	n := min(bytes, carriedBytes)
-	if err := s.carried.Acquire(ctx, n); err != nil {
-		return nil, err
-	}
-	return func() { s.carried.Release(n) }, nil
-}
-
 // bodyBytes is about what a byte of a body takes, as it is and decoded.
 const bodyBytes = 12
 
@@ -138,7 +128,7 @@ func (s *server) answering(r route) http.Handler {
 		if q.ContentLength >= 0 {
 			size = min(size, q.ContentLength)
 		}
-		done, err := s.carry(ctx, bodyBytes*size)
+		done, err := s.bodies.carry(ctx, bodyBytes*size)
 		if err != nil {
 			s.refuse(w, q, err)
 			return

@@ -155,7 +155,7 @@ func (s *server) lookUp(ctx context.Context, x *state, k *nodesRequest) (any, er
 	if numbers > mostNumbers {
 		return nil, badf("the answer would have %d numbers, at most %d are given at a time: ask for fewer nodes or columns", numbers, mostNumbers)
 	}
-	done, err := s.carry(ctx, int64(numbers)*numberBytes)
+	done, err := s.answers.carry(ctx, int64(numbers)*numberBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func (s *server) neighbors(ctx context.Context, x *state, r *http.Request) (any,
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.carry(ctx, x.lists.Degree(nodes[0])*listedBytes)
+	done, err := s.answers.carry(ctx, x.lists.Degree(nodes[0])*listedBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -1,10 +1,12 @@
 package serve_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"net/http"
@@ -536,4 +538,43 @@ func TestBounds(t *testing.T) {
 			t.Errorf("as %s: status %d, expected %d", name, a.StatusCode, want)
 		}
 	}
+}
+
+// TestCarried: large requests that come slowly, all at once, are all answered: what they bring leaves room for their answers.
+func TestCarried(t *testing.T) {
+	s := serve(t, makePeople(30).store(t, 30), "--timeout", "4s")
+	host := strings.TrimPrefix(s.address, "http://")
+	body := `{"ids": ["p1", "p2"]}`
+	body += strings.Repeat(" ", 349_525-len(body)) // sixteen are all that may be carried
+	began := make([]net.Conn, 16)
+	for i := range began {
+		c, err := net.Dial("tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		if _, err := fmt.Fprintf(c, "POST /v1/nodes HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", host, len(body), body[:100]); err != nil {
+			t.Fatal(err)
+		}
+		began[i] = c
+	}
+	time.Sleep(300 * time.Millisecond) // all of them are taken
+	var wg sync.WaitGroup
+	for _, c := range began {
+		wg.Go(func() {
+			if _, err := io.WriteString(c, body[100:]); err != nil {
+				t.Error(err)
+				return
+			}
+			a, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _ = a.Body.Close(); a.StatusCode != http.StatusOK {
+				t.Errorf("status %d", a.StatusCode)
+			}
+		})
+	}
+	wg.Wait()
 }

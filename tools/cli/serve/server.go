@@ -43,7 +43,8 @@ type server struct {
 
 	reloading sync.Mutex          // what is new is taken up by one at a time
 	requests  *semaphore.Weighted // shares of memory
-	carried   *semaphore.Weighted // bytes of what requests bring and answers have
+	bodies    *carrier            // of what requests bring
+	answers   *carrier            // of what answers have
 
 	mu  sync.RWMutex
 	now *state
@@ -56,10 +57,11 @@ type shares struct {
 	request int64 // of a prediction: one of as many as are computed at a time, or, of a large one, as much as all of these alone
 }
 
-// carriedBytes are for what requests bring and answers have, fixedBytes for that and the look-up of ids.
+// What requests bring, and what answers have, takes at most; fixedBytes is that and the look-up of ids.
 const (
-	carriedBytes = 64 << 20
-	fixedBytes   = carriedBytes + 16<<20
+	bodiesBytes  = 16 << 20
+	answersBytes = 48 << 20
+	fixedBytes   = bodiesBytes + answersBytes + 16<<20
 )
 
 // codeBytes is what the program's code takes of memory.
@@ -109,7 +111,7 @@ func (s *server) roomFor(err error, what string, share int64) error {
 
 func newServer(ctx context.Context, e *command.Env, dir string, o options) (_ *server, err error) {
 	s := &server{dir: dir, o: o, e: e, unlimit: func() {}, slots: make(chan struct{}, o.most),
-		carried: semaphore.NewWeighted(carriedBytes), meters: newMeters()}
+		bodies: newCarrier(bodiesBytes), answers: newCarrier(answersBytes), meters: newMeters()}
 	// Without the command's own watcher of memory: accounts of explanations and models are theirs, the process's is the server's.
 	s.life, s.end = context.WithCancel(context.Background())
 	defer context.AfterFunc(ctx, s.end)()
