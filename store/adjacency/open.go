@@ -37,14 +37,13 @@ type builder struct {
 	relation int
 	elem     blocks.ElemType // of relations
 
-	// The nodes whose edges are made now, their words, and where the next edge of each goes: those that lead to it, and the others.
-	lo, hi uint64
-	words  []uint32
-	next   []uint64
+	// The nodes whose edges are made now, the number of the first edge, and their words. Meanwhile begin says where each one's next edge goes.
+	lo, hi, first uint64
+	words         []uint32
 }
 
-// Open makes the lists of a store's version. It reads the store's edges twice, or more often where they lie in a file. Too little memory for 8 bytes a
-// node is [store.ErrBudget].
+// Open makes the lists of a store's version. It reads the store's edges twice, or more often where they lie in a file. Too little memory
+// for 8 bytes a node is [store.ErrBudget].
 func Open(ctx context.Context, s *store.Store, o Options) (*Lists, error) {
 	m := s.Manifest()
 	if m.Nodes > math.MaxUint32 {
@@ -106,8 +105,8 @@ func (b *builder) read(ctx context.Context) (err error) {
 }
 
 // pass calls fn for every edge with an end in partitions lo … hi−1: its bucket, its number there and in the stripe, and its ends.
-func (b *builder) pass(ctx context.Context, lo, hi int, fn func(k *store.BucketPart, e, row, dst,
-	src uint64) error) error {
+func (b *builder) pass(ctx context.Context, lo, hi int,
+	fn func(k *store.BucketPart, e, row, dst, src uint64) error) error {
 	parts := b.m.Partitions
 	for j := range parts {
 		from, to := lo, hi
@@ -153,11 +152,10 @@ func (b *builder) make(ctx context.Context, inMemory bool, each int64) (err erro
 		}
 		return b.run(ctx, 0, b.m.Nodes, b.edges)
 	}
-	// A node beside what its edges take: where its next edge goes.
 	for lo := uint64(0); lo < b.m.Nodes; {
 		n := sort.Search(int(b.m.Nodes-lo), func(n int) bool {
 			hi := lo + uint64(n) + 1
-			return 8*(hi-lo)+4*uint64(b.form.words)*(b.begin[hi]-b.begin[lo]) > uint64(each)
+			return 4*uint64(b.form.words)*(b.begin[hi]-b.begin[lo]) > uint64(each)
 		})
 		hi := lo + uint64(max(n, 1))
 		size := 4 * int64(b.form.words) * int64(b.begin[hi]-b.begin[lo])
@@ -182,14 +180,14 @@ func (b *builder) make(ctx context.Context, inMemory bool, each int64) (err erro
 
 // run lists the edges of nodes lo … hi−1 to words.
 func (b *builder) run(ctx context.Context, lo, hi uint64, words []uint32) error {
-	parts := b.m.Partitions
-	b.lo, b.hi, b.words, b.next = lo, hi, words, make([]uint64, hi-lo)
-	for v := lo; v < hi; v++ {
-		b.next[v-lo] = b.begin[v] - b.begin[lo]
+	if lo == hi {
+		return nil
 	}
+	parts := b.m.Partitions
+	b.lo, b.hi, b.first, b.words = lo, hi, b.begin[lo], words
 	first := sort.Search(len(parts), func(p int) bool { return uint64(parts[p].First)+parts[p].Nodes > lo })
 	last := sort.Search(len(parts), func(p int) bool { return uint64(parts[p].First) >= hi })
-	return b.pass(ctx, first, last, func(k *store.BucketPart, e, row, dst, src uint64) error {
+	err := b.pass(ctx, first, last, func(k *store.BucketPart, e, row, dst, src uint64) error {
 		if b.form.row > 0 && row > math.MaxInt32 {
 			return fmt.Errorf("%w: edge %d of stripe %d, at most %d have numbers of 31 bits: give the store more partitions", store.ErrInvalid, row, k.Dst, math.MaxInt32)
 		}
@@ -214,6 +212,10 @@ func (b *builder) run(ctx context.Context, lo, hi uint64, words []uint32) error 
 		b.put(src, x, true)
 		return nil
 	})
+	// Each begins where the one before has ended.
+	copy(b.begin[lo+1:hi], b.begin[lo:hi-1])
+	b.begin[lo] = b.first
+	return err
 }
 
 // put lists an edge of node v, if it is one of those that are made now. Its columns lie with its destination: elsewhere, of those at their source.
@@ -221,8 +223,8 @@ func (b *builder) put(v uint64, e Edge, elsewhere bool) {
 	if v < b.lo || v >= b.hi {
 		return
 	}
-	at := b.next[v-b.lo] * uint64(b.form.words)
-	b.next[v-b.lo]++
+	at := (b.begin[v] - b.first) * uint64(b.form.words)
+	b.begin[v]++
 	w := b.words[at : at+uint64(b.form.words)]
 	w[0] = uint32(e.Node)
 	if k := b.form.relation; k > 0 {
