@@ -6,11 +6,10 @@
 package spill
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 )
 
@@ -32,12 +31,7 @@ func New(rows uint64, rowBytes int64, inMemory bool, dir string) (*Table, error)
 		t.slab, err = blockio.AllocSlab(max(int64(rows)*rowBytes, 1), blockio.SlabOptions{})
 		return t, err
 	}
-	if t.file, err = os.CreateTemp(dir, "gstore-states-*"); err != nil {
-		return nil, fmt.Errorf("spill: temporary file: %w", err)
-	}
-	// Gone when closed, whatever happens; a writer of the store may have swept it just now.
-	if err := os.Remove(t.file.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		_ = t.file.Close()
+	if t.file, err = blocks.Unnamed(dir, "gstore-states-"); err != nil {
 		return nil, fmt.Errorf("spill: temporary file: %w", err)
 	}
 	return t, nil

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"unsafe"
+
+	"github.com/gstore/gstore/blocks"
 )
 
 // Spilled is a [Graph] whose lists lie in an unnamed temporary file, one
@@ -81,10 +82,7 @@ func (g *Spilled) build(ctx context.Context, dir string, edges Edges, near Edges
 	for _, d := range g.degree {
 		g.entries += uint64(d)
 	}
-	if g.file, err = os.CreateTemp(dir, "gstore-lists-*"); err != nil {
-		return fmt.Errorf("spill neighbour lists: %w", err)
-	}
-	if err := os.Remove(g.file.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) { // swept by a writer of the store just now
+	if g.file, err = blocks.Unnamed(dir, "gstore-lists-"); err != nil {
 		return fmt.Errorf("spill neighbour lists: %w", err)
 	}
 	// Lists of consecutive nodes are made together: ranges take 4 bytes an entry and as many a node, its cursor. They go on to where

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"slices"
@@ -183,16 +182,4 @@ func (l *Lists) Close() (err error) {
 	}
 	l.begin, l.edges, l.file = nil, nil, nil
 	return err
-}
-
-// openFile makes the file, which has no name and is gone whatever ends the process.
-func (l *Lists) openFile(dir string) (err error) {
-	if l.file, err = os.CreateTemp(dir, "gstore-adjacency-*"); err != nil {
-		return fmt.Errorf("adjacency: temporary file: %w", err)
-	}
-	if err := os.Remove(l.file.Name()); err != nil && !errors.Is(err,
-		fs.ErrNotExist) { // a writer of the store may have swept it
-		return fmt.Errorf("adjacency: temporary file: %w", err)
-	}
-	return nil
 }

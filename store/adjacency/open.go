@@ -79,8 +79,8 @@ func open(ctx context.Context, s *store.Store, dir string, inMemory bool, each i
 		return nil, err
 	}
 	if !inMemory {
-		if err := l.openFile(dir); err != nil {
-			return nil, err
+		if l.file, err = blocks.Unnamed(dir, "gstore-adjacency-"); err != nil {
+			return nil, fmt.Errorf("adjacency: temporary file: %w", err)
 		}
 	}
 	return l, b.make(ctx, inMemory, each)
