@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store/internal/meta"
@@ -114,6 +115,26 @@ func (s *Store) LookupStrings(ctx context.Context, external []string, ids []Node
 		return fmt.Errorf("%w: external ids of %s are %s, not strings", ErrInvalid, s.env.Dir, s.manifest.IDs.Kind)
 	}
 	return s.lookupDictionary(ctx, len(ids), ids, func(i int) []byte { return []byte(external[i]) })
+}
+
+// LookupTexts finds nodes by ids of any kind as people write them: integers in decimal digits, strings as [Store.LookupNames] takes them.
+// NoNode stands for those that there are not, and for what is no such integer.
+func (s *Store) LookupTexts(ctx context.Context, external []string, ids []NodeID) error {
+	if s.manifest.IDs.Kind == IDsStrings {
+		return s.LookupNames(ctx, external, ids)
+	}
+	ints, bad := make([]uint64, len(external)), make([]bool, len(external))
+	for i, text := range external {
+		n, err := parseID(text)
+		ints[i], bad[i] = n, err != nil || strconv.FormatUint(n, 10) != text
+	}
+	err := s.LookupInts(ctx, ints, ids)
+	for i := range bad {
+		if bad[i] {
+			ids[i] = NoNode
+		}
+	}
+	return err
 }
 
 // Lookup finds one node by its external id as text; ErrNotFound if there is

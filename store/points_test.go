@@ -197,3 +197,21 @@ func TestFewStrings(t *testing.T) {
 		t.Errorf("node 39999 is %q, %v, expected %q", one, err, g.External[39_999])
 	}
 }
+
+// TestLookupTexts: ids of any kind are found as people write them, and nothing else is.
+func TestLookupTexts(t *testing.T) {
+	for _, kind := range []store.IDKind{store.IDsDense, store.IDsIntegers, store.IDsStrings} {
+		g := storetest.Random(storetest.Options{IDs: kind})
+		s := storetest.Open(t, storetest.Create(t, g), store.Options{})
+		names := append(slices.Clone(g.External), "nobody", "", "-1", " 1", "1 ", "+1", "0"+g.External[3], "99999999999999999999999")
+		ids := make([]store.NodeID, len(names))
+		if err := s.LookupTexts(t.Context(), names, ids); err != nil {
+			t.Fatal(err)
+		}
+		for i, id := range ids {
+			if want := store.NodeID(i); i < len(g.External) && id != want || i >= len(g.External) && id != store.NoNode {
+				t.Errorf("%s: %q is node %d", kind, names[i], id)
+			}
+		}
+	}
+}

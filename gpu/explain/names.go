@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,7 +61,36 @@ func (e Edge) RelationName(m *store.Manifest) string {
 	return strconv.Itoa(relation)
 }
 
-// Compare orders edges by their destinations, sources and relations.
-func (e Edge) Compare(f Edge) int {
-	return cmp.Or(cmp.Compare(e.Dst, f.Dst), cmp.Compare(e.Src, f.Src), cmp.Compare(e.Relation, f.Relation))
+// SharedEdge is an edge with its share, or Count parallel ones of one relation with theirs together.
+type SharedEdge struct {
+	Edge
+	Count int
+}
+
+// Shared are the features and the edges that have a share, those of the largest first.
+func (x *Explanation) Shared() (features []*Feature, edges []SharedEdge) {
+	for i := range x.Features {
+		if f := &x.Features[i]; f.Share() != 0 {
+			features = append(features, f)
+		}
+	}
+	parallel := map[Edge]int{} // edges without shares, in edges
+	for _, e := range x.Edges {
+		if e.Share == 0 {
+			continue
+		}
+		key := e
+		key.Share = 0
+		if k, ok := parallel[key]; ok {
+			edges[k].Share += e.Share
+			edges[k].Count++
+			continue
+		}
+		parallel[key] = len(edges)
+		edges = append(edges, SharedEdge{e, 1})
+	}
+	larger := func(a, b float64) int { return cmp.Compare(math.Abs(b), math.Abs(a)) }
+	slices.SortStableFunc(features, func(a, b *Feature) int { return larger(a.Share(), b.Share()) })
+	slices.SortStableFunc(edges, func(a, b SharedEdge) int { return larger(a.Share, b.Share) })
+	return features, edges
 }

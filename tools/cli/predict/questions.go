@@ -172,8 +172,8 @@ func (r *questionReader) triple(line string) (name string, k eval.Question, err 
 
 // flush looks the nodes up and writes the questions.
 func (r *questionReader) flush(ctx context.Context) error {
-	ids, err := lookUp(ctx, r.p.st, r.names)
-	if err != nil {
+	ids := make([]store.NodeID, len(r.names))
+	if err := r.p.st.LookupTexts(ctx, r.names, ids); err != nil {
 		return err
 	}
 	if i := slices.Index(ids, store.NoNode); i >= 0 {
@@ -195,26 +195,6 @@ func (r *questionReader) flush(ctx context.Context) error {
 	r.q.n += uint64(len(r.found))
 	r.names, r.lines, r.found = r.names[:0], r.lines[:0], r.found[:0]
 	return nil
-}
-
-// lookUp finds nodes by their external ids; [store.NoNode] stands for those that there are not.
-func lookUp(ctx context.Context, st *store.Store, names []string) ([]store.NodeID, error) {
-	ids := make([]store.NodeID, len(names))
-	if st.Manifest().IDs.Kind == store.IDsStrings {
-		return ids, st.LookupNames(ctx, names, ids)
-	}
-	ints, bad := make([]uint64, len(names)), make([]bool, len(names))
-	for i, s := range names {
-		_, err := fmt.Sscanf(s, "%d", &ints[i])
-		bad[i] = err != nil || fmt.Sprint(ints[i]) != s
-	}
-	err := st.LookupInts(ctx, ints, ids)
-	for i := range ids {
-		if bad[i] {
-			ids[i] = store.NoNode
-		}
-	}
-	return ids, err
 }
 
 // each calls f with the questions, at most batch at a time; first is the number of the first of them, from 0.

@@ -1,7 +1,6 @@
 package predict
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -40,8 +39,7 @@ type featureReason struct {
 // edgeReason is the share of an edge, or of several of the same ends and relation.
 type edgeReason struct {
 	from, to, relation string
-	count              int
-	explain.Edge
+	explain.SharedEdge
 }
 
 // what is said: the probability of a class or label, or a number.
@@ -158,30 +156,14 @@ func (p *prediction) named(ctx context.Context, cp *train.Checkpoint, x *explain
 	if t, known := m.TypeOf(part, uint64(x.Nodes[0]-m.Partitions[part].First)); known {
 		own = t
 	}
-	for i := range x.Features {
-		f := &x.Features[i]
+	features, edges := x.Shared()
+	for _, f := range features {
 		name, value := f.Text(m, own)
-		if f.Share() != 0 {
-			w.features = append(w.features, featureReason{name, value, f})
-		}
+		w.features = append(w.features, featureReason{name, value, f})
 	}
-	parallel := map[explain.Edge]int{} // edges without shares, in w.edges
-	for _, e := range x.Edges {
-		if e.Share == 0 {
-			continue
-		}
-		key := e
-		key.Share = 0
-		if k, ok := parallel[key]; ok {
-			w.edges[k].Edge.Share += e.Share
-			w.edges[k].count++
-			continue
-		}
-		parallel[key] = len(w.edges)
-		w.edges = append(w.edges, edgeReason{w.ids[e.Src], w.ids[e.Dst], e.RelationName(m), 1, e})
+	for _, e := range edges {
+		w.edges = append(w.edges, edgeReason{w.ids[e.Src], w.ids[e.Dst], e.RelationName(m), e})
 	}
-	slices.SortStableFunc(w.features, func(a, b featureReason) int { return cmp.Compare(math.Abs(b.Share()), math.Abs(a.Share())) })
-	slices.SortStableFunc(w.edges, func(a, b edgeReason) int { return cmp.Compare(math.Abs(b.Edge.Share), math.Abs(a.Edge.Share)) })
 	return w, nil
 }
 

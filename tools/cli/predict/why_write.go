@@ -119,8 +119,8 @@ func (w *reasonWriter) asText(x *reasons) error {
 		fmt.Fprintf(&b, "\nwhat comes along %s moves it from %s, where nothing does, by %s:\n", opts.Count(len(x.Edges), "edge"), shown(x.Alone), signed(x.Says-x.Alone))
 		for _, e := range x.edges[:min(top, len(x.edges))] {
 			line := fmt.Sprintf("  %8s  %s → %s  %s", signed(e.Edge.Share), e.from, e.to, e.relation)
-			if e.count > 1 {
-				line += fmt.Sprintf("  (%d edges)", e.count)
+			if e.Count > 1 {
+				line += fmt.Sprintf("  (%d edges)", e.Count)
 			}
 			b.WriteString(strings.TrimRight(line, " ") + "\n")
 		}

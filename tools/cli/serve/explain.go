@@ -1,10 +1,7 @@
 package serve
 
 import (
-	"cmp"
 	"context"
-	"maps"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -77,10 +74,6 @@ func (s *server) why(ctx context.Context, x *state, m *nodeModel, k *explainRequ
 			return nil, badf("class %q: the model has %q", k.Class, m.info.Classes)
 		}
 	}
-	shares := int64(len(s.devs)) // it takes long, and all of the memory
-	if s.room.request > 0 {
-		o.MemoryBytes = budget.ProgramBytes + shares*s.room.request
-	}
 	nodes, err := x.ids.nodes(ctx, []id{k.ID})
 	if err != nil {
 		return nil, err
@@ -90,22 +83,30 @@ func (s *server) why(ctx context.Context, x *state, m *nodeModel, k *explainRequ
 		return nil, err
 	}
 	defer give()
-	if s.room.request > 0 {
-		if err := s.requests.Acquire(ctx, shares); err != nil {
-			return nil, err
-		}
-		defer s.requests.Release(shares)
+	shares := 1
+	if s.room.request > 0 { // it takes long, and all of the memory
+		shares = len(s.devs)
 	}
-	e, err := explain.Explain(ctx, x.st, net.Device, m.cp, nodes[0], o)
+	var e *explain.Explanation
+	err = s.within(ctx, shares, func(room int64) (err error) {
+		if room > 0 {
+			o.MemoryBytes = budget.ProgramBytes + room
+		}
+		e, err = explain.Explain(ctx, x.st, net.Device, m.cp, nodes[0], o)
+		return err
+	})
 	if err != nil {
 		return nil, s.roomFor(err, "explaining it", requestsOfNodes)
 	}
 	return x.because(ctx, m, e, k.Top)
 }
 
-// largest puts those of the largest shares first.
-func largest[T any](list []T, share func(T) float64) {
-	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(math.Abs(share(b)), math.Abs(share(a))) })
+// className is a class or label by its number: its name, or the number where it has none.
+func (m *nodeModel) className(c int) any {
+	if m.info.Classes != nil {
+		return m.info.Classes[c]
+	}
+	return c
 }
 
 // class is the number of a class by its name; −1: there is none.
@@ -119,36 +120,19 @@ func (m *nodeModel) class(name string) int {
 	return -1
 }
 
-// because is an explanation's answer: its largest shares, parallel edges and parts of a feature together.
+// because is an explanation's answer: its largest shares, parallel edges together.
 func (x *state) because(ctx context.Context, m *nodeModel, e *explain.Explanation, top int) (*explainAnswer, error) {
 	st := x.st.Manifest()
 	a := &explainAnswer{Version: st.Version, Model: m.info.Which, Says: e.Says, Silent: e.Silent, Alone: e.Alone,
 		Nodes: len(e.Nodes), Edges: len(e.Edges), Features: []featureAnswer{}, From: []edgeAnswer{}}
 	if m.cp.Model.Numbers == nil {
-		a.Class = e.Class
-		if m.info.Classes != nil {
-			a.Class = m.info.Classes[e.Class]
-		}
+		a.Class = m.className(e.Class)
 	}
-	for i := range e.Features {
-		f := &e.Features[i]
-		if f.Share() != 0 {
-			name, _ := f.Text(st, -1)
-			a.Features = append(a.Features, featureAnswer{name, f.Share(), f.Own})
-		}
+	features, edges := e.Shared()
+	for _, f := range features[:min(top, len(features))] {
+		name, _ := f.Text(st, -1)
+		a.Features = append(a.Features, featureAnswer{name, f.Share(), f.Own})
 	}
-	largest(a.Features, func(f featureAnswer) float64 { return f.Share })
-	a.Features = a.Features[:min(top, len(a.Features))]
-	together := map[explain.Edge]float64{}
-	for _, k := range e.Edges {
-		share := k.Share
-		k.Share = 0
-		together[k] += share
-	}
-	edges := slices.Collect(maps.Keys(together))
-	slices.SortFunc(edges, func(p, q explain.Edge) int { return p.Compare(q) })
-	edges = slices.DeleteFunc(edges, func(k explain.Edge) bool { return together[k] == 0 })
-	largest(edges, func(k explain.Edge) float64 { return together[k] })
 	edges = edges[:min(top, len(edges))]
 	nodes := []store.NodeID{e.Nodes[0]}
 	for _, k := range edges {
@@ -160,7 +144,7 @@ func (x *state) because(ctx context.Context, m *nodeModel, e *explain.Explanatio
 	}
 	a.ID = names[0]
 	for i, k := range edges {
-		a.From = append(a.From, edgeAnswer{names[2*i+1], names[2*i+2], k.RelationName(st), together[k]})
+		a.From = append(a.From, edgeAnswer{names[2*i+1], names[2*i+2], k.RelationName(st), k.Share})
 	}
 	return a, nil
 }

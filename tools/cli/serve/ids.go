@@ -132,32 +132,12 @@ func (f *finder) lead(ctx context.Context, w *lookUp) {
 
 // lookUpNames asks the store.
 func lookUpNames(ctx context.Context, st *store.Store, names []string) (map[string]store.NodeID, error) {
-	found := make(map[string]store.NodeID, len(names))
-	if st.Manifest().IDs.Kind == store.IDsStrings {
-		ids := make([]store.NodeID, len(names))
-		if err := st.LookupNames(ctx, names, ids); err != nil {
-			return nil, err
-		}
-		for i, name := range names {
-			found[name] = ids[i]
-		}
-		return found, nil
-	}
-	var ints []uint64
-	var of []string
-	for _, name := range names {
-		n, err := strconv.ParseUint(name, 10, 64)
-		if err != nil || strconv.FormatUint(n, 10) != name {
-			found[name] = store.NoNode
-			continue
-		}
-		ints, of = append(ints, n), append(of, name)
-	}
-	ids := make([]store.NodeID, len(ints))
-	if err := st.LookupInts(ctx, ints, ids); err != nil {
+	ids := make([]store.NodeID, len(names))
+	if err := st.LookupTexts(ctx, names, ids); err != nil {
 		return nil, err
 	}
-	for i, name := range of {
+	found := make(map[string]store.NodeID, len(names))
+	for i, name := range names {
 		found[name] = ids[i]
 	}
 	return found, nil

@@ -56,6 +56,14 @@ func checkTop(top int) (int, error) {
 	return top, nil
 }
 
+// leavesOut reads whether what is known is left out of answers.
+func leavesOut(known string) (bool, error) {
+	if known != "" && known != "keep" && known != "leave_out" {
+		return false, badf("known %q: expected keep or leave_out", known)
+	}
+	return known == "leave_out", nil
+}
+
 func (s *server) links(ctx context.Context, x *state, r *http.Request) (any, error) {
 	var k linksRequest
 	if err := decode(r, &k); err != nil {
@@ -65,12 +73,12 @@ func (s *server) links(ctx context.Context, x *state, r *http.Request) (any, err
 	if err != nil {
 		return nil, err
 	}
-	o := eval.FinderOptions{Unknown: k.Known == "leave_out"}
+	var o eval.FinderOptions
 	if o.Top, err = checkTop(k.Top); err != nil {
 		return nil, err
 	}
-	if k.Known != "" && k.Known != "keep" && k.Known != "leave_out" {
-		return nil, badf("known %q: expected keep or leave_out", k.Known)
+	if o.Unknown, err = leavesOut(k.Known); err != nil {
+		return nil, err
 	}
 	if err := checkIDs(len(k.Questions)); err != nil {
 		return nil, err

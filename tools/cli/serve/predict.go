@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,42 +95,28 @@ func (m *nodeModel) said(row []float32, top int) (p prediction) {
 		p.Value = &row[0]
 		return p
 	}
-	name := func(c int) any {
-		if m.info.Classes != nil {
-			return m.info.Classes[c]
-		}
-		return c
-	}
 	order := make([]int, len(row))
 	for c := range order {
 		order[c] = c
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case row[a] > row[b]:
-			return -1
-		case row[a] < row[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(row[b], row[a]) })
 	p.Probabilities = map[string]float32{}
 	for k, c := range order {
 		if top == 0 || k < top {
-			p.Probabilities[fmt.Sprint(name(c))] = row[c]
+			p.Probabilities[fmt.Sprint(m.className(c))] = row[c]
 		}
 	}
 	if m.cp.Model.MultiLabel {
 		labels := []any{}
 		for c, x := range row {
 			if x > .5 {
-				labels = append(labels, name(c))
+				labels = append(labels, m.className(c))
 			}
 		}
 		p.Labels = &labels
 		return p
 	}
-	p.Class, p.Probability = name(order[0]), &row[order[0]]
+	p.Class, p.Probability = m.className(order[0]), &row[order[0]]
 	return p
 }
 
@@ -155,12 +142,14 @@ func (s *server) says(ctx context.Context, m *nodeModel, nodes []store.NodeID, a
 	if added != nil {
 		near = net.Evaluator.With(near, added)
 	}
-	own, err := s.within(ctx, 1, func(room int64) ([]float32, error) { return ask(ctx, net, distinct, near, room) })
+	var own []float32
+	answer := func(room int64) (err error) {
+		own, err = ask(ctx, net, distinct, near, room)
+		return err
+	}
+	err = s.within(ctx, 1, answer)
 	if errors.Is(err, store.ErrBudget) && len(s.devs) > 1 { // alone it may have more
-		own, err = s.within(ctx, int64(len(s.devs)), func(room int64) ([]float32,
-			error) {
-			return ask(ctx, net, distinct, near, room)
-		})
+		err = s.within(ctx, len(s.devs), answer)
 	}
 	if err != nil || len(distinct) == len(nodes) {
 		return own, err
@@ -172,13 +161,14 @@ func (s *server) says(ctx context.Context, m *nodeModel, nodes []store.NodeID, a
 	return says, nil
 }
 
-// within calls f with the memory of some of the shares, once they are free; 0: no bound.
-func (s *server) within(ctx context.Context, shares int64, f func(room int64) ([]float32, error)) ([]float32, error) {
-	if err := s.requests.Acquire(ctx, shares); err != nil {
-		return nil, err
+// within calls f with the memory of so many shares, once they are free; 0: no bound.
+func (s *server) within(ctx context.Context, shares int, f func(room int64) error) error {
+	n := int64(shares)
+	if err := s.requests.Acquire(ctx, n); err != nil {
+		return err
 	}
-	defer s.requests.Release(shares)
-	return f(shares * s.room.request)
+	defer s.requests.Release(n)
+	return f(n * s.room.request)
 }
 
 // ask asks a model of distinct nodes within a room, 0: without bound.

@@ -132,17 +132,19 @@ func (s *server) recommend(ctx context.Context, x *state, r *http.Request) (any,
 	switch {
 	case k.Top < 0 || k.Top > mostAnswers:
 		return nil, badf("top %d: expected 0 to %d", k.Top, mostAnswers)
-	case k.Known != "" && k.Known != "keep" && k.Known != "leave_out":
-		return nil, badf("known %q: expected keep or leave_out", k.Known)
 	case k.Top == 0:
 		k.Top = m.cp.Task.K
+	}
+	others, err := leavesOut(k.Known)
+	if err != nil {
+		return nil, err
 	}
 	m.turn.Lock()
 	defer m.turn.Unlock()
 	if err := ctx.Err(); err != nil { // it waited too long
 		return nil, err
 	}
-	lists, err := m.open.Recommend(ctx, questions, k.Top, k.Known == "leave_out")
+	lists, err := m.open.Recommend(ctx, questions, k.Top, others)
 	if err != nil {
 		return nil, err
 	}
