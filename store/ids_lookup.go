@@ -166,12 +166,8 @@ func (s *Store) lookupDense(ctx context.Context, external []uint64, ids []NodeID
 	per := f.Header().ExtentRows
 	var window []byte // bytes from … of extent number at
 	at, from := ^uint64(0), int64(0)
-	kept := pointBuffers.Get().(*[]byte)
-	defer pointBuffers.Put(kept)
-	if n := blocks.RangeBytes(blocks.ChunkBytes); int64(len(*kept)) < n {
-		*kept = make([]byte, n)
-	}
-	scratch := *kept
+	scratch, give := pointBuffer(blocks.RangeBytes(blocks.ChunkBytes))
+	defer give()
 	for i, x := range external {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()

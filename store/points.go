@@ -74,24 +74,20 @@ func (s *Store) EdgeRows(ctx context.Context, column string, edges []EdgeRow, ds
 		if int(e.Partition) >= len(parts) {
 			return nil, fmt.Errorf("%w: partition %d of %d", ErrNotFound, e.Partition, len(parts))
 		}
-		_, x, err := s.Files().Column(column, e.Partition)
-		if err != nil {
-			return nil, err
-		}
-		if e.Row >= x.Rows {
-			return nil, fmt.Errorf("%w: edge %d of %d in partition %d", ErrNotFound, e.Row, x.Rows, e.Partition)
-		}
 		parts[e.Partition] = append(parts[e.Partition], point{row: e.Row, to: i})
 	}
+	sortPoints(parts)
 	coded := make([][]point, len(parts)) // of extents that hold codes
 	for p, rows := range parts {
-		slices.SortFunc(rows, func(a, b point) int { return cmp.Compare(a.row, b.row) })
 		if len(rows) == 0 {
 			continue
 		}
-		f, _, err := s.Files().Column(column, PartitionID(p))
+		f, x, err := s.Files().Column(column, PartitionID(p))
 		if err != nil {
 			return nil, err
+		}
+		if last := rows[len(rows)-1].row; last >= x.Rows {
+			return nil, fmt.Errorf("%w: edge %d of %d in partition %d", ErrNotFound, last, x.Rows, p)
 		}
 		if c.Coded(f) {
 			coded[p], parts[p] = rows, nil
@@ -182,12 +178,8 @@ func (s *Store) fewStrings(ctx context.Context, p PartitionID, rows []point, ext
 	if err != nil || int64(len(rows))*2*blocks.ChunkBytes >= e.Length {
 		return false, err
 	}
-	kept := pointBuffers.Get().(*[]byte)
-	defer pointBuffers.Put(kept)
-	if len(*kept) < 2*blocks.ChunkBytes {
-		*kept = make([]byte, 2*blocks.ChunkBytes)
-	}
-	buf := *kept
+	buf, give := pointBuffer(2 * blocks.ChunkBytes)
+	defer give()
 	text := 8 * int64(e.Rows+1) // where it begins
 	for _, r := range rows {
 		if ctx.Err() != nil {
@@ -220,10 +212,24 @@ func (s *Store) byPartition(nodes []NodeID) ([][]point, error) {
 		}
 		parts[p] = append(parts[p], point{row: uint64(v - s.manifest.Partitions[p].First), to: i})
 	}
+	sortPoints(parts)
+	return parts, nil
+}
+
+// sortPoints sorts the rows of each partition by where they lie.
+func sortPoints(parts [][]point) {
 	for _, rows := range parts {
 		slices.SortFunc(rows, func(a, b point) int { return cmp.Compare(a.row, b.row) })
 	}
-	return parts, nil
+}
+
+// pointBuffer lends a buffer of n bytes or more; give gives it back.
+func pointBuffer(n int64) (b []byte, give func()) {
+	kept := pointBuffers.Get().(*[]byte)
+	if int64(len(*kept)) < n {
+		*kept = make([]byte, n)
+	}
+	return *kept, func() { pointBuffers.Put(kept) }
 }
 
 // readPoints reads rows of width bytes; where says in what extent a partition's lie.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/eval"
-	"github.com/gstore/gstore/gpu/meter"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/buffer"
@@ -125,7 +124,7 @@ func (r *runner) dry(ctx context.Context) (keep, pass int64, err error) {
 	if info.OwnMemory() {
 		return 0, 0, nil
 	}
-	m, err := r.On(ctx, meter.New(info))
+	m, err := r.Dry(ctx)
 	if err != nil {
 		return 0, 0, err
 	}

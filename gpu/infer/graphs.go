@@ -58,8 +58,8 @@ func (m *Model) Graphs(arena *gpu.Arena, a *eval.Around, unshared bool) (graphs 
 	for _, l := range layers {
 		above += l.Hops()
 	}
-	groupers, weighers, readers := cfg.Groupers(len(layers)), cfg.EdgeWeighers(len(layers)), make([]nn.EdgeReader,
-		len(layers))
+	groupers, weighers := cfg.Groupers(len(layers)), cfg.EdgeWeighers(len(layers))
+	readers := make([]nn.EdgeReader, len(layers))
 	for i, l := range layers {
 		above -= l.Hops()
 		n := a.Reach[above]

@@ -5,7 +5,7 @@
 //	around, err := m.Around(ctx, nodes, eval.Room{}, m.Evaluator.ByLists(st, lists))
 //	answers, err := m.Says(ctx, around)
 //
-// A node that is not of the store, with edges of its own, is answered as if it had been appended ([Added]).
+// A node that is not of the store, with edges of its own, is answered as if it had been appended ([eval.Added]).
 //
 // A Model is for one goroutine.
 package infer
@@ -86,10 +86,10 @@ func (m *Model) make(ctx context.Context, dev gpu.Device) (err error) {
 	return err
 }
 
-// On is the model on a device that counts alone, for a dry run: nothing is put into tensors. What it reads stays m's, which is closed after it.
-func (m *Model) On(ctx context.Context, dev gpu.Device) (*Model, error) {
+// Dry is the model on a device that counts alone ([meter.New]): nothing is put into tensors. What it reads stays m's, which is closed after it.
+func (m *Model) Dry(ctx context.Context) (*Model, error) {
 	d := &Model{dry: true, Store: m.Store, Checkpoint: m.Checkpoint, Config: m.Config, Columns: m.Columns}
-	if err := d.make(ctx, dev); err != nil {
+	if err := d.make(ctx, meter.New(m.Device.Info())); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -123,9 +123,10 @@ func (m *Model) Close() (err error) {
 }
 
 // Around reads all that lies within the model's hops of distinct nodes ([eval.Evaluator.Around]).
-func (m *Model) Around(ctx context.Context, nodes []store.NodeID, room eval.Room, near eval.Near) (*eval.Around,
-	error) {
-	return m.Evaluator.Around(ctx, nodes, m.Net.Hops(), room, m.Net.ReadsDegrees() || m.Config.SymmetricWeights(), near)
+func (m *Model) Around(ctx context.Context, nodes []store.NodeID, room eval.Room,
+	near eval.Near) (*eval.Around, error) {
+	ofSources := m.Net.ReadsDegrees() || m.Config.SymmetricWeights()
+	return m.Evaluator.Around(ctx, nodes, m.Net.Hops(), room, ofSources, near)
 }
 
 // Says is what the model says of the nodes that a neighbourhood was read for, [nodes × Out]: probabilities of its classes or labels, or its
@@ -173,7 +174,7 @@ func (m *Model) logits(ctx context.Context, a *eval.Around) ([]float32, error) {
 
 // PassBytes is the device memory that [Model.Says] takes for a neighbourhood, by a dry run.
 func (m *Model) PassBytes(ctx context.Context, a *eval.Around) (n int64, err error) {
-	d, err := m.On(ctx, meter.New(m.Device.Info()))
+	d, err := m.Dry(ctx)
 	if err != nil {
 		return 0, err
 	}

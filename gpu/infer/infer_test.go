@@ -299,12 +299,10 @@ func TestLimit(t *testing.T) {
 	w := stored(t, graph(true))
 	m := w.model(w.trained(config.Config{}))
 	near := m.Evaluator.ByLists(w.st, w.lists(false))
-	if _, err := m.Around(t.Context(), []store.NodeID{3}, eval.Room{Bytes: 2, PerEdge: 1}, near); !errors.Is(err,
-		store.ErrBudget) {
+	if _, err := m.Around(t.Context(), []store.NodeID{3}, eval.Room{Bytes: 2, PerEdge: 1}, near); !errors.Is(err, store.ErrBudget) {
 		t.Errorf("2 edges: %v", err)
 	}
-	if _, err := m.Around(t.Context(), []store.NodeID{3}, eval.Room{Bytes: 2, PerNode: 1}, near); !errors.Is(err,
-		store.ErrBudget) {
+	if _, err := m.Around(t.Context(), []store.NodeID{3}, eval.Room{Bytes: 2, PerNode: 1}, near); !errors.Is(err, store.ErrBudget) {
 		t.Errorf("2 nodes: %v", err)
 	}
 	if _, err := m.Around(t.Context(), []store.NodeID{store.NodeID(w.st.Manifest().Nodes)},

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/adjacency"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
 	"github.com/gstore/gstore/store/ingest/grow"
@@ -123,14 +125,14 @@ func (x *state) byRules(a *eval.Added) error {
 	for _, e := range a.Edges {
 		if v := e.Dst; uint64(max(e.Src, e.Dst)) < m.Nodes && !read[v] { // both are the store's
 			read[v] = true
-			edges, err := x.lists.Edges(nil, v)
-			if err != nil {
-				return err
-			}
-			for _, k := range edges {
+			err := x.lists.Each(v, func(k adjacency.Edge) bool {
 				if !k.Out {
 					seen[key(k.Node, v, k.Relation)] = true
 				}
+				return true
+			})
+			if err != nil {
+				return err
 			}
 		}
 	}
@@ -247,7 +249,8 @@ func (x *state) rows(ctx context.Context, nodes []newNode, columns map[string][]
 func (x *state) rowsOf(ctx context.Context, kind string, nodes []newNode, of []int, columns map[string][]byte) error {
 	m := x.st.Manifest()
 	env := source.Env{Threads: 1, MemoryBytes: 16 << 20, ScratchDir: "/", FS: vfs.NewMem()}
-	put := func(c *store.ColumnInfo, rows []byte, size int) {
+	put := func(c *store.ColumnInfo, rows []byte) {
+		size := c.RowBytes()
 		if columns[c.Name] == nil {
 			columns[c.Name] = bytes.Repeat(ingest.MissingRow(c), len(nodes))
 		}
@@ -298,7 +301,7 @@ func (x *state) rowsOf(ctx context.Context, kind string, nodes []newNode, of []i
 		if err != nil {
 			return err
 		}
-		put(c, b, c.RowBytes())
+		put(c, b)
 	}
 	if len(cells) == 0 {
 		return nil
@@ -313,7 +316,7 @@ func (x *state) rowsOf(ctx context.Context, kind string, nodes []newNode, of []i
 		if err != nil {
 			return err
 		}
-		put(c, rows, c.RowBytes())
+		put(c, rows)
 	}
 	return nil
 }
@@ -348,19 +351,19 @@ func (x *state) table(ctx context.Context, kind string, nodes []newNode, of []in
 	}
 	var text bytes.Buffer
 	w := csv.NewWriter(&text)
-	line := append([]string{"id"}, cells...)
-	err := w.Write(line)
+	lines := [][]string{append([]string{"id"}, cells...)}
 	for k, i := range of {
-		line[0] = strconv.Itoa(k)
-		for c, name := range cells {
-			if line[c+1], err = cell(nodes[i].Features[name]); err != nil {
+		line := []string{strconv.Itoa(k)}
+		for _, name := range cells {
+			field, err := cell(nodes[i].Features[name])
+			if err != nil {
 				return nil, badf("new node %q, feature %q: %v", nodes[i].ID, name, err)
 			}
+			line = append(line, field)
 		}
-		err = w.Write(line)
+		lines = append(lines, line)
 	}
-	w.Flush()
-	if err != nil {
+	if err := w.WriteAll(lines); err != nil {
 		return nil, err
 	}
 	file := "/nodes.csv"
@@ -388,10 +391,7 @@ func (x *state) table(ctx context.Context, kind string, nodes []newNode, of []in
 		return nil, err
 	}
 	rows, err := grow.NewRows(ctx, m, src, len(of), env)
-	if e := src.Close(); err == nil {
-		err = e
-	}
-	return rows, err
+	return rows, errors.Join(err, src.Close())
 }
 
 // cell is a JSON value as a table has it.

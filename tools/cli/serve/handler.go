@@ -40,19 +40,23 @@ type answerer func(ctx context.Context, x *state, r *http.Request) (any, error)
 // handler is the server's.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
+	s.paths = map[string]bool{}
+	for path := range beside {
+		s.paths[path] = true
+	}
 	for _, r := range s.routes() {
+		s.paths[r.path] = true
 		mux.Handle(r.method+" "+r.path, s.slotted(s.answering(r)))
 	}
 	description := s.openAPI()
-	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter,
-		_ *http.Request) {
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		send(w, http.StatusOK, "application/json", description)
 	})
 	mux.Handle("GET /metrics", s.meters.handler(s))
 	mux.Handle("GET /{$}", s.slotted(http.HandlerFunc(s.page)))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		status, code := http.StatusNotFound, "not_found"
-		if known(r) != other {
+		if s.known(r) != other {
 			status, code = http.StatusMethodNotAllowed, "no_such_method"
 		}
 		fail(w, status, code, fmt.Sprintf("there is no %s %s: GET /openapi.json lists what there is", r.Method,
@@ -310,7 +314,7 @@ func (s *server) observed(next http.Handler) http.Handler {
 				}
 			}
 			took := time.Since(began)
-			s.meters.count(known(r), r.Method, rec.status, took)
+			s.meters.count(s.known(r), r.Method, rec.status, took)
 			if s.o.log == logRequests {
 				s.log.Info("request", "method", r.Method, "path", r.URL.Path, "status", rec.status, "bytes", rec.bytes,
 					"ms", float64(took.Microseconds())/1000, "from", r.RemoteAddr)
@@ -324,9 +328,8 @@ func (s *server) observed(next http.Handler) http.Handler {
 const other = "other"
 
 // known is a request's path: those of meters are few.
-func known(r *http.Request) string {
-	switch r.URL.Path {
-	case "/", "/healthz", "/metrics", "/openapi.json", pathStore, pathNodes, pathNeighbors, pathPredict, pathExplain, pathLinks, pathNearest, pathTargets, pathRecommend:
+func (s *server) known(r *http.Request) string {
+	if s.paths[r.URL.Path] {
 		return r.URL.Path
 	}
 	return other

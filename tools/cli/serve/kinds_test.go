@@ -144,8 +144,7 @@ func TestTargets(t *testing.T) {
 				t.Errorf("%s: status %d: %s", body, status, text)
 			}
 		}
-		if status, text := s.do("POST", "/v1/recommend", `{"rows": [1]}`); status != 400 || !strings.Contains(text,
-			"/v1/targets") {
+		if status, text := s.do("POST", "/v1/recommend", `{"rows": [1]}`); status != 400 || !strings.Contains(text, "/v1/targets") {
 			t.Errorf("status %d: %s", status, text)
 		}
 		s.end()

@@ -138,8 +138,7 @@ func (x *state) ask(ctx context.Context, ids []id, questions []eval.Question) er
 }
 
 // named are the answers to questions, by their nodes' ids.
-func (x *state) named(ctx context.Context, m model, questions []eval.Question, answers [][]eval.Answer) (*linksAnswer,
-	error) {
+func (x *state) named(ctx context.Context, m model, questions []eval.Question, answers [][]eval.Answer) (*linksAnswer, error) {
 	var nodes []store.NodeID
 	for i, q := range questions {
 		nodes = append(nodes, q.Node)

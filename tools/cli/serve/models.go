@@ -123,13 +123,10 @@ func (s *server) openNodes(ctx context.Context, snap *snapshot, path string, inf
 	if s.room.models > 0 && held > s.room.models {
 		return nil, fmt.Errorf("%w: the model's parameters take %d bytes %d times, %d are there: serve it with more --mem or fewer --threads", store.ErrBudget, held/int64(len(s.devs)), len(s.devs), s.room.models)
 	}
-	info.Kind, info.Layers, info.Classes = kindNodes, fmt.Sprintf("%s, %d layers", cp.Model.Kind().Name,
-		cp.Model.Layers), cp.Classes(snap.st.Manifest())
-	info.Answers = []string{pathPredict, pathExplain, pathNearest}
-	m := &nodeModel{info: info, cp: cp, near: func(e *eval.Evaluator) eval.Near {
-		return e.ByLists(snap.st,
-			snap.lists)
-	}}
+	info.Kind, info.Layers = kindNodes, fmt.Sprintf("%s, %d layers", cp.Model.Kind().Name, cp.Model.Layers)
+	info.Answers, info.Classes = []string{pathPredict, pathExplain, pathNearest}, cp.Classes(snap.st.Manifest())
+	m := &nodeModel{info: info, cp: cp}
+	m.near = func(e *eval.Evaluator) eval.Near { return e.ByLists(snap.st, snap.lists) }
 	m.similar.ready = make(chan struct{})
 	next := 0
 	m.pool, err = newPool(len(s.devs), func() (*infer.Model, error) {
@@ -198,8 +195,8 @@ func (m *linkModel) close() (err error) {
 }
 
 // ask answers questions; of all kinds the states are the same.
-func (m *linkModel) ask(ctx context.Context, questions []eval.Question, o eval.FinderOptions) (answers [][]eval.Answer,
-	err error) {
+func (m *linkModel) ask(ctx context.Context, questions []eval.Question,
+	o eval.FinderOptions) (answers [][]eval.Answer, err error) {
 	m.turn.Lock()
 	defer m.turn.Unlock()
 	if err := ctx.Err(); err != nil { // it waited too long
@@ -241,10 +238,11 @@ func (s *server) openTargets(ctx context.Context, snap *snapshot, path string, i
 	if m.open, err = targets.OpenAnswerer(ctx, snap.st, s.devs[0], cp, cfg, mostRows); err != nil {
 		return nil, err
 	}
-	info.Kind, info.Layers, info.Answers, info.Classes = kindTargets, string(cp.Task.Kind)+" of "+cp.Task.Table, []string{pathTargets}, cp.Task.Classes
-	if m.info = info; cp.Task.Kind == database.Recommendation {
-		m.info.Answers = []string{pathRecommend}
+	info.Kind, info.Layers = kindTargets, string(cp.Task.Kind)+" of "+cp.Task.Table
+	if info.Answers, info.Classes = []string{pathTargets}, cp.Task.Classes; cp.Task.Kind == database.Recommendation {
+		info.Answers = []string{pathRecommend}
 	}
+	m.info = info
 	return m, nil
 }
 

@@ -70,6 +70,14 @@ func (s *server) routes() []route {
 	}
 }
 
+// beside are the paths that need no state, or are not JSON.
+var beside = map[string]string{
+	"/healthz":      "Whether the server runs; needs no token",
+	"/metrics":      "Meters, in Prometheus' text format",
+	"/openapi.json": "This description",
+	"/":             "The store, for people (HTML)",
+}
+
 // object is one of JSON.
 type object = map[string]any
 
@@ -81,10 +89,10 @@ func (s *server) openAPI() []byte {
 			Error problem `json:"error"`
 		}](), schemas)}}}
 	for _, r := range s.routes() {
-		o := object{"summary": r.summary, "operationId": strings.ToLower(r.method) + strings.ReplaceAll(strings.TrimPrefix(r.path, "/v1"), "/", "_"),
-			"responses": object{"200": object{"description": "The answer",
-				"content": object{"application/json": object{"schema": schemaOf(reflect.TypeOf(r.answers), schemas)}}},
-				"default": failed}}
+		method := strings.ToLower(r.method)
+		answer := object{"schema": schemaOf(reflect.TypeOf(r.answers), schemas)}
+		o := object{"summary": r.summary, "operationId": method + strings.ReplaceAll(strings.TrimPrefix(r.path, "/v1"), "/", "_"),
+			"responses": object{"default": failed, "200": object{"description": "The answer", "content": object{"application/json": answer}}}}
 		var list []object
 		for _, p := range r.query {
 			schema := object{"type": "string"}
@@ -104,18 +112,17 @@ func (s *server) openAPI() []byte {
 			o["parameters"] = list
 		}
 		if r.body != nil {
-			o["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": schemaOf(reflect.TypeOf(r.body), schemas), "example": json.RawMessage(r.example)}}}
+			body := object{"schema": schemaOf(reflect.TypeOf(r.body), schemas), "example": json.RawMessage(r.example)}
+			o["requestBody"] = object{"required": true, "content": object{"application/json": body}}
 		}
 		of, _ := paths[r.path].(object)
 		if of == nil {
 			of = object{}
 			paths[r.path] = of
 		}
-		of[strings.ToLower(r.method)] = o
+		of[method] = o
 	}
-	for path, summary := range map[string]string{"/healthz": "Whether the server runs; needs no token",
-		"/metrics": "Meters, in Prometheus' text format", "/openapi.json": "This description",
-		"/": "The store, for people (HTML)"} {
+	for path, summary := range beside {
 		paths[path] = object{"get": object{"summary": summary, "responses": object{"200": object{"description": "It"}}}}
 	}
 	doc := object{"openapi": "3.1.0", "info": object{"title": "gstore serve", "version": "1",
@@ -174,6 +181,8 @@ func schemaOf(t reflect.Type, schemas object) object {
 // structOf describes the fields of a struct. Those of answers that are always there are required.
 func structOf(t reflect.Type, schemas object) object {
 	fields, required := object{}, []string{}
+	request := strings.HasSuffix(t.Name(), "Request")
+	asks := request || slices.Contains([]string{"newNode", "newEdge", "linkQuestion"}, t.Name())
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -183,8 +192,7 @@ func structOf(t reflect.Type, schemas object) object {
 				x["description"] = doc
 			}
 		}
-		if fields[name] = x; options == "" && !strings.HasSuffix(t.Name(),
-			"Request") && !slices.Contains([]string{"newNode", "newEdge", "linkQuestion"}, t.Name()) {
+		if fields[name] = x; options == "" && !asks {
 			required = append(required, name)
 		}
 	}
@@ -192,7 +200,7 @@ func structOf(t reflect.Type, schemas object) object {
 	if len(required) > 0 {
 		o["required"] = required
 	}
-	if strings.HasSuffix(t.Name(), "Request") {
+	if request {
 		o["additionalProperties"] = false
 	}
 	return o

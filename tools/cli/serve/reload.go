@@ -85,7 +85,11 @@ func (s *server) reloadLocked(ctx context.Context) (taken bool, err error) {
 			return false, err
 		}
 		if n := len(versions.Versions); n > 0 && versions.Versions[n-1].Version != x.st.Manifest().Version {
-			if snap, err = s.openSnapshot(ctx); err != nil {
+			st, err := s.openStore()
+			if err != nil {
+				return false, err
+			}
+			if snap, err = s.openSnapshot(ctx, st); err != nil {
 				return false, err
 			}
 		}

@@ -268,16 +268,14 @@ func TestMistakes(t *testing.T) {
 // TestToken: without its token a server answers nothing but that it runs, and one that others can reach needs one.
 func TestToken(t *testing.T) {
 	dir := makePeople(30).store(t, 30)
-	if code, _, errs := clitest.Run(t, "serve", dir, "--listen", "0.0.0.0:0"); code != 2 || !strings.Contains(errs,
-		"--token-file") {
+	if code, _, errs := clitest.Run(t, "serve", dir, "--listen", "0.0.0.0:0"); code != 2 || !strings.Contains(errs, "--token-file") {
 		t.Errorf("open to all: exit code %d, %s", code, errs)
 	}
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("short\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := clitest.Run(t, "serve", dir, "--token-file", file); code != 2 || !strings.Contains(errs,
-		"16 characters") {
+	if code, _, errs := clitest.Run(t, "serve", dir, "--token-file", file); code != 2 || !strings.Contains(errs, "16 characters") {
 		t.Errorf("a short token: exit code %d, %s", code, errs)
 	}
 	if err := os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600); err != nil {
@@ -287,8 +285,7 @@ func TestToken(t *testing.T) {
 	for _, token := range []string{"", "0123456789abcdeF", "0123456789abcdef0"} {
 		s.token = token
 		for _, path := range []string{"/v1/store", "/", "/metrics", "/openapi.json"} {
-			if status, text := s.do("GET", path, ""); status != http.StatusUnauthorized || strings.Contains(text,
-				"people") {
+			if status, text := s.do("GET", path, ""); status != http.StatusUnauthorized || strings.Contains(text, "people") {
 				t.Errorf("token %q, %s: status %d, %s", token, path, status, text)
 			}
 		}

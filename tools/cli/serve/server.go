@@ -35,7 +35,8 @@ type server struct {
 	room shares
 
 	meters  *meters
-	slots   chan struct{} // of requests that are worked on or wait
+	paths   map[string]bool // that there are
+	slots   chan struct{}   // of requests that are worked on or wait
 	life    context.Context
 	end     context.CancelFunc
 	closing sync.WaitGroup
@@ -94,7 +95,7 @@ func (s *server) plan(m *store.Manifest) error {
 		lists, models = listsBeside, modelsWhole
 	}
 	s.room = shares{lists: lists * room / sixteenths, models: models * room / sixteenths,
-		request: (sixteenths - 2*lists - 2*models) * room / sixteenths / int64(s.o.threads)}
+		request: (sixteenths - 2*lists - 2*models) * room / sixteenths / int64(len(s.devs))}
 	return nil
 }
 
@@ -122,17 +123,16 @@ func newServer(ctx context.Context, e *command.Env, dir string, o options) (_ *s
 		}
 	}()
 	ctx = s.life
-	st, err := store.Open(dir, store.Options{Version: o.version})
+	st, err := s.openStore()
 	if err != nil {
 		return nil, err
 	}
 	e.Unasked(st.Manifest(), 0, (*int64)(&s.o.mem))
-	err = s.plan(st.Manifest())
-	if err = errors.Join(err, st.Close()); err != nil {
-		return nil, err
+	if err = s.openDevices(); err == nil {
+		err = s.plan(st.Manifest())
 	}
-	if err := s.openDevices(); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
 	}
 	if s.o.mem > 0 { // the rest lies outside of Go's heap
 		s.unlimit = command.LimitHeap(max(int64(s.o.mem)-codeBytes-2*s.room.lists-2*s.room.models, fixedBytes))
@@ -140,7 +140,7 @@ func newServer(ctx context.Context, e *command.Env, dir string, o options) (_ *s
 	s.requests = semaphore.NewWeighted(int64(len(s.devs)))
 	done := e.Working("opening the store and its models")
 	defer done()
-	snap, err := s.openSnapshot(ctx)
+	snap, err := s.openSnapshot(ctx, st)
 	if err != nil {
 		return nil, err
 	}

@@ -41,12 +41,13 @@ func (s *snapshot) release() error {
 
 func (s *snapshot) close() error { return errors.Join(s.lists.Close(), s.st.Close()) }
 
-// openSnapshot opens the newest version, or the one that is asked for.
-func (s *server) openSnapshot(ctx context.Context) (_ *snapshot, err error) {
-	st, err := store.Open(s.dir, store.Options{Version: s.o.version, Scratch: s.o.scratch})
-	if err != nil {
-		return nil, err
-	}
+// openStore opens the newest version, or the one that is asked for.
+func (s *server) openStore() (*store.Store, error) {
+	return store.Open(s.dir, store.Options{Version: s.o.version, Scratch: s.o.scratch})
+}
+
+// openSnapshot opens a version for requests; it has the store from here on.
+func (s *server) openSnapshot(ctx context.Context, st *store.Store) (_ *snapshot, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, st.Close())
@@ -83,10 +84,10 @@ type model interface {
 // modelInfo describes a model.
 type modelInfo struct {
 	Name    string   `json:"name"`
-	Which   string   `json:"which"` // run or file
-	Kind    string   `json:"kind"`  // nodes, links or targets
+	Which   string   `json:"which" doc:"the run, file or table that it is"`
+	Kind    string   `json:"kind" doc:"nodes, links or targets"`
 	Layers  string   `json:"model,omitempty"`
-	Answers []string `json:"answers"` // paths that it has an answer to
+	Answers []string `json:"answers" doc:"paths that it has an answer to"`
 	Classes []string `json:"classes,omitempty"`
 }
 
@@ -149,10 +150,10 @@ func (s *server) swap(x *state) {
 	}
 }
 
-// model is the model of a name, "" for the default, which must be of a kind that answers the path.
+// modelOf is the model of a name, "" for the first that has an answer of this kind.
 func modelOf[M model](x *state, name string) (m M, err error) {
 	if name == "" {
-		for _, n := range x.names { // the first that answers
+		for _, n := range x.names {
 			if m, ok := x.models[n].(M); ok {
 				return m, nil
 			}

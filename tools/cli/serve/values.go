@@ -146,8 +146,7 @@ func columnsOf(m *store.Manifest, names []string) (list []*store.ColumnInfo, err
 	}
 	for i := range m.Columns {
 		c := &m.Columns[i]
-		if c.Role.OnEdges() || c.Name == store.TypeColumn || c.Derived != "" || strings.HasSuffix(c.Name,
-			store.NodeSuffix) {
+		if c.Role.OnEdges() || c.Name == store.TypeColumn || c.Derived != "" || strings.HasSuffix(c.Name, store.NodeSuffix) {
 			continue
 		}
 		list = append(list, c)
