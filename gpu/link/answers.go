@@ -24,7 +24,7 @@ const manyEdges = 6
 // answers says where the answers to a step's questions lie. A step trains only some of the buckets that are in memory, so the
 // answer to a question about a node of partition i lies in one of the partitions j whose bucket with i it trains, and which
 // these are changes from step to step. A wrong answer from elsewhere could be none: telling the two apart teaches the model
-// the step, as a shift of the classes' shares does where nodes are classified (docs/design.md, "gpu/link").
+// the step, as a shift of the classes' shares does where nodes are classified (docs/design/gpu.md, "gpu/link").
 type answers struct {
 	partitions []buffer.ResidentPartition
 	chunks     int

@@ -100,7 +100,7 @@ type Config struct {
 
 	// Absent is what an encoder sees of neighbours that are not in memory: "shadow", their last embeddings from a
 	// compressed copy of all, beside the whole graph; "ignore", nothing; "auto" (default) is "ignore": a shadow was
-	// not found to gain (docs/design.md, "gpu/link").
+	// not found to gain (docs/design/gpu.md, "gpu/link").
 	Absent string `json:"absent,omitempty"`
 
 	MemoryBytes int64  `json:"mem_bytes" resume:"free"` // of the whole run; 0: no bound
@@ -252,7 +252,7 @@ func (c *Config) validate(t *options.Table[Config]) error {
 // keptEdges is how many times the share of the partitions in memory Config.KeepBatchEdges is by default, at most
 // keptEdgesMost, which it is in memory. An edge is one of a node's neighbours in memory, which are the fewer the
 // smaller that share: if all were seen, an encoder would learn little else than to find the answer among them; if
-// none are, it over-fits (docs/design.md, "gpu/link").
+// none are, it over-fits (docs/design/gpu.md, "gpu/link").
 const (
 	keptEdges     = 2
 	keptEdgesMost = .5

@@ -132,7 +132,7 @@ type LinkModel struct {
 // relationsParam is the name of the relations' vectors.
 const relationsParam = "relations"
 
-// normal draws from N(0, 1): how relations start (docs/design.md, "gpu/nn").
+// normal draws from N(0, 1): how relations start (docs/design/gpu.md, "gpu/nn").
 func normal(r *keyed.Rand) float32 { return float32(r.Normal()) }
 
 // NewLink builds a model and fills its parameters from cfg.Seed.

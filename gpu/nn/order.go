@@ -52,7 +52,7 @@ type Choice struct {
 }
 
 // What the model of costs knows of the machine, in ns on one AVX-512 core,
-// measured once (docs/design.md, "gpu/nn"). They are constants, not measured in each
+// measured once (docs/design/gpu.md, "gpu/nn"). They are constants, not measured in each
 // run, so that a run's results never depend on timing: the sizes that they
 // multiply are the mini-batch's, a function of the run's seed.
 const (

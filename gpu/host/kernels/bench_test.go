@@ -86,7 +86,7 @@ func BenchmarkAggregate(b *testing.B) {
 
 // BenchmarkAggregateBackward compares the backward pass along the transposed
 // graph, transposition included, with one that adds to sources by destination, which needs
-// none: the choice of docs/design.md, "gpu/host".
+// none: the choice of docs/design/gpu.md, "gpu/host".
 func BenchmarkAggregateBackward(b *testing.B) {
 	for _, s := range []struct{ dst, src, deg int }{{1000, 11000, 15}, {11000, 40000, 10}, {2700, 2700, 60}} {
 		for _, dim := range []int{128, 256} {

@@ -10,7 +10,7 @@ import (
 
 // prefetchAhead is how many rows ahead of the one being read its like is
 // prefetched: into the second-level cache, which has more misses in flight
-// than the first (docs/design.md, "gpu/host"). 8 to 32 are equally good.
+// than the first (docs/design/gpu.md, "gpu/host"). 8 to 32 are equally good.
 const prefetchAhead = 16
 
 // rowKind is an element type of feature rows.
