@@ -19,10 +19,15 @@ const (
 	RunsDir        = "runs"
 	ModelExtension = ".gsm"
 	RunExtension   = ".gsr"
+	// MetricsExtension is that of the measurements of runs, which package store/buffer/metrics writes.
+	MetricsExtension = ".jsonl"
 )
 
 // ModelFile is the name in [RunsDir] of the file of a run's model.
 func ModelFile(run uint64) string { return fmt.Sprint(run) + ModelExtension }
+
+// MetricsFile is the name in [RunsDir] of the file of a run's measurements, if it has one.
+func MetricsFile(run uint64) string { return fmt.Sprint(run) + MetricsExtension }
 
 // VersionInfo is what remains known of every version, readable or not.
 type VersionInfo struct {
@@ -133,7 +138,7 @@ func RecordRun(ctx context.Context, dir string, r Run, o Options) (number uint64
 	return r.Number, m.Apply(b)
 }
 
-// DropRun removes a run from the history of the store in dir, and its model.
+// DropRun removes a run from the history of the store in dir, and its model and measurements.
 func DropRun(ctx context.Context, dir string, number uint64, o Options) (err error) {
 	e := meta.NewEnv(dir, o.FS, o.LockTimeout)
 	if err := e.Find(); err != nil {
@@ -167,9 +172,13 @@ func DropRun(ctx context.Context, dir string, number uint64, o Options) (err err
 	if err := m.Apply(b); err != nil {
 		return err
 	}
-	if r.Model { // a crash before this leaves a file that no run names
-		if err = e.FS.Remove(e.Path(RunsDir, ModelFile(number))); errors.Is(err, fs.ErrNotExist) {
-			err = nil
+	files := []string{MetricsFile(number)}
+	if r.Model {
+		files = append(files, ModelFile(number))
+	}
+	for _, name := range files { // a crash before this leaves files that no run names
+		if e := e.FS.Remove(e.Path(RunsDir, name)); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
 		}
 	}
 	return err

@@ -19,10 +19,12 @@ type StepStats struct {
 	TopologyBytes int64 // of BytesRead: buckets and relations
 	BytesWritten  int64 // rows of a table written back to make room for the step's
 	Requests      int64
-	Loaded        int   // partitions read
-	Resident      int   // partitions in the step
-	Edges         int64 // of all directions made
-	NewEdges      int64 // decoded; the others were copied from the last step
+	Loaded        int                 // partitions read
+	Resident      int                 // partitions in the step
+	Partitions    []store.PartitionID // those, ascending; of the plan: not to be changed
+	Loads         []store.PartitionID // those read
+	Edges         int64               // of all directions made
+	NewEdges      int64               // decoded; the others were copied from the last step
 
 	Read        time.Duration // with requests in flight: of topology and of columns, added up
 	Write       time.Duration // time of writing back
@@ -128,6 +130,11 @@ func (m *metrics) step(s *scheduled) *stepMeter {
 	}
 	st := m.steps[s.epoch][s.index]
 	st.Loaded, st.Resident = len(s.loads), len(s.resident)
+	if st.Partitions = s.step.Resident; st.Loads == nil {
+		for _, l := range s.loads {
+			st.Loads = append(st.Loads, l.part)
+		}
+	}
 	return st
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gstore/gstore/cache"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
 
@@ -112,6 +113,8 @@ type Step struct {
 	Requests      int64   `json:"requests"`
 	Loaded        int     `json:"loaded"`
 	Resident      int     `json:"resident"`
+	Partitions    []int   `json:"partitions,omitempty"` // those resident, where they are not too many
+	Loads         []int   `json:"loads,omitempty"`      // and those read
 	Edges         int64   `json:"edges"`
 	NewEdges      int64   `json:"new_edges"`
 	Read          float64 `json:"read_s"`
@@ -144,7 +147,7 @@ func (w *Writer) EpochRows(s buffer.Stats, rows *cache.Traffic) error {
 		end = max(end, st.End)
 		err := w.write(Step{
 			Event: "step", Epoch: w.epochs + st.Epoch + 1, Step: st.Step, BytesRead: st.BytesRead, TopologyBytes: st.TopologyBytes, BytesWritten: st.BytesWritten,
-			Requests: st.Requests, Loaded: st.Loaded, Resident: st.Resident, Edges: st.Edges, NewEdges: st.NewEdges,
+			Requests: st.Requests, Loaded: st.Loaded, Resident: st.Resident, Partitions: listed(st.Partitions), Loads: listed(st.Loads), Edges: st.Edges, NewEdges: st.NewEdges,
 			Read: st.Read.Seconds(), Write: st.Write.Seconds(), WaitBuffers: st.WaitBuffers.Seconds(), Assemble: st.Assemble.Seconds(),
 			Stall: st.Stall.Seconds(), Ready: w.seconds + st.Ready.Seconds(), Begin: w.seconds + st.Begin.Seconds(), End: w.seconds + st.End.Seconds(),
 		})
@@ -173,6 +176,19 @@ func (w *Writer) EpochRows(s buffer.Stats, rows *cache.Traffic) error {
 		return err
 	}
 	return w.w.Flush()
+}
+
+// listedMost is of how many partitions a step's line lists them.
+const listedMost = 256
+
+func listed(ids []store.PartitionID) (list []int) {
+	if len(ids) > listedMost {
+		return nil
+	}
+	for _, p := range ids {
+		list = append(list, int(p))
+	}
+	return list
 }
 
 // Event writes a line of another kind; fields holds its "event".

@@ -28,6 +28,10 @@ type Result struct {
 	TestMicroF1   *float64 `json:"test_micro_f1,omitempty"`
 	ValidMRR      *float64 `json:"valid_mrr,omitempty"` // filtered, against all nodes
 	ValidHits10   *float64 `json:"valid_hits10,omitempty"`
+	ValidAUC      *float64 `json:"valid_roc_auc,omitempty"`           // of targets that are yes or no
+	ValidAP       *float64 `json:"valid_average_precision,omitempty"` // of targets of several labels
+	ValidMAP      *float64 `json:"valid_map_at_k,omitempty"`          // of recommendations
+	End           float64  `json:"end_s,omitempty"`                   // when it was known
 	// How a device that runs operations after they were issued spent the epoch's training: on mini-batches, waiting, and on copies
 	// of whole partitions beside both; of others 0.
 	DeviceSeconds     float64 `json:"device_seconds,omitempty"`
@@ -55,6 +59,12 @@ type End struct {
 	TestR2        *float64 `json:"test_r2,omitempty"`        // share of the labels' variance that is explained
 	ValidMicroF1  *float64 `json:"valid_micro_f1,omitempty"` // of nodes with several labels, in [0, 1]
 	TestMicroF1   *float64 `json:"test_micro_f1,omitempty"`
+	ValidAUC      *float64 `json:"valid_roc_auc,omitempty"` // of targets that are yes or no
+	TestAUC       *float64 `json:"test_roc_auc,omitempty"`
+	ValidAP       *float64 `json:"valid_average_precision,omitempty"` // of targets of several labels
+	TestAP        *float64 `json:"test_average_precision,omitempty"`
+	ValidMAP      *float64 `json:"valid_map_at_k,omitempty"` // of recommendations
+	TestMAP       *float64 `json:"test_map_at_k,omitempty"`
 }
 
 // ConfusionRow is the line of a class: as what the final model predicts its nodes of a split. There is one for each class.
@@ -88,6 +98,9 @@ func (w *Writer) Begin(store string, config any) error {
 // Result writes an epoch's result.
 func (w *Writer) Result(r Result) error {
 	r.Event = "result"
+	if r.End > 0 {
+		r.End += w.seconds
+	}
 	return w.line(r)
 }
 

@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"github.com/gstore/gstore/store/stats"
 	"github.com/gstore/gstore/store/table"
 	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/cli/runs"
 )
 
 // inspectStore shows what a store's manifest and history say, and the sizes of
@@ -281,49 +281,22 @@ func printHistory(w io.Writer, h *store.History, limit int) {
 	if limit > 0 {
 		from = max(0, len(h.Runs)-limit)
 	}
-	runs := h.Runs[from:]
-	configs := make([]settings, len(runs))
-	for i, r := range runs {
-		configs[i] = settingsOf(r.Config)
+	listed := h.Runs[from:]
+	configs := make([]runs.Settings, len(listed))
+	for i, r := range listed {
+		configs[i] = runs.SettingsOf(r.Config)
 	}
-	differ := differences(configs, "model", "encoder", "plan", "epochs", "checkpoint_file", "checkpoint_every")
-	for i, r := range runs {
+	differ := runs.Differences(configs, "model", "encoder", "plan", "epochs", "checkpoint_file", "checkpoint_every")
+	for i, r := range listed {
 		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\n", r.Number, r.Version, r.Started.Format(time.RFC3339), runText(r), differ[i])
 	}
 }
 
-// runText is a run's model, plan, epochs and best metric, or its command where it is no training.
+// runText is a run's columns.
 func runText(r store.Run) string {
-	var c struct{ Model, Encoder string }
-	var s struct {
-		Plan          string    `json:"plan"`
-		EpochSeconds  []float64 `json:"epoch_seconds"`
-		BestEpoch     int       `json:"best_epoch"`
-		ValidAccuracy *float64  `json:"valid_accuracy"`
-		TestAccuracy  *float64  `json:"test_accuracy"`
-		ValidMAE      *float64  `json:"valid_mae"`
-		TestMAE       *float64  `json:"test_mae"`
-		ValidF1       *float64  `json:"valid_micro_f1"`
-		TestF1        *float64  `json:"test_micro_f1"`
-		ValidMRR      *float64  `json:"valid_mrr"`
-		TestMRR       *float64  `json:"test_mrr"`
-	}
-	if r.Command != "train" || errors.Join(json.Unmarshal(r.Config, &c), json.Unmarshal(r.Summary, &s)) != nil {
+	t := runs.Tell(r)
+	if t.Model == "" {
 		return r.Command + "\t\t\t"
 	}
-	if c.Encoder != "" && c.Encoder != "none" {
-		c.Model += " over " + c.Encoder
-	}
-	best := "not evaluated"
-	switch {
-	case s.ValidMAE != nil && s.TestMAE != nil:
-		best = fmt.Sprintf("epoch %d: valid MAE %s, test MAE %s", s.BestEpoch, command.FormatNumber(*s.ValidMAE), command.FormatNumber(*s.TestMAE))
-	case s.ValidF1 != nil && s.TestF1 != nil:
-		best = fmt.Sprintf("epoch %d: valid micro F1 %s, test %s", s.BestEpoch, command.FormatPercent(*s.ValidF1), command.FormatPercent(*s.TestF1))
-	case s.ValidAccuracy != nil && s.TestAccuracy != nil:
-		best = fmt.Sprintf("epoch %d: valid %s, test %s", s.BestEpoch, command.FormatPercent(*s.ValidAccuracy), command.FormatPercent(*s.TestAccuracy))
-	case s.ValidMRR != nil && s.TestMRR != nil:
-		best = fmt.Sprintf("valid MRR %.4f, test MRR %.4f", *s.ValidMRR, *s.TestMRR)
-	}
-	return fmt.Sprintf("%s\t%s\t%d\t%s", c.Model, s.Plan, len(s.EpochSeconds), best)
+	return fmt.Sprintf("%s\t%s\t%d\t%s", t.Model, t.Plan, t.Epochs, t.Best)
 }

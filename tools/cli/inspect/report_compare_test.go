@@ -47,19 +47,19 @@ func TestReportComparesRuns(t *testing.T) {
 	if n := strings.Count(page, "<svg"); n != 3 { // loss, and validation twice
 		t.Errorf("%d charts, expected 3", n)
 	}
-	if !strings.Contains(page, "<th>hidden</th><th>lr</th><th>model</th><th>residual</th><th>store</th></tr>") {
+	if !strings.Contains(page, "<th>hidden</th><th>lr</th><th>model</th><th>residual</th><th>store</th></tr></thead>") {
 		t.Error("the table does not name the settings that differ from those of an older run")
 	}
-	rows := regexp.MustCompile(`<tr[^>]*><td.*</tr>`).FindAllString(page, -1)
+	rows := regexp.MustCompile(`<tr[^>]*><th scope="row"><span.*</tr>`).FindAllString(page, -1)
 	if len(rows) != 5 {
 		t.Fatalf("%d lines of runs, expected 5", len(rows))
 	}
 	for i, want := range []string{
-		`unfinished</td><td></td><td></td><td></td><td>2</td>`,
-		`accuracy</td><td>80.00 %</td><td>79.00 %</td><td>1</td><td>2</td>`,
-		`accuracy</td><td>90.00 %</td><td>89.00 %</td><td>1</td><td>3</td>`,
-		`MAE</td><td>2.5000</td><td>3.0000</td><td></td><td>2</td>`,
-		`accuracy</td><td></td><td>87.50 %</td><td>2</td><td>2</td>`,
+		`unfinished</th><td></td><td></td><td></td><td>2</td>`,
+		`accuracy</th><td>80.00 %</td><td>79.00 %</td><td>1</td><td>2</td>`,
+		`accuracy</th><td>90.00 %</td><td>89.00 %</td><td>1</td><td>3</td>`,
+		`MAE</th><td>2.5000</td><td>3.0000</td><td></td><td>2</td>`,
+		`accuracy</th><td></td><td>87.50 %</td><td>2</td><td>2</td>`,
 	} {
 		if !strings.Contains(rows[i], want) {
 			t.Errorf("line %d is %s, expected %s in it", i, rows[i], want)

@@ -32,7 +32,7 @@ func writeRun(t *testing.T, epochs int, config map[string]any, end metrics.End) 
 		}
 	}
 	for e := range epochs {
-		s := buffer.Stats{Engine: "pread", Policy: "hanoi", Epoch: e, BytesRead: 12_300_000, Start: time.Duration(e) * time.Second}
+		s := buffer.Stats{Engine: "pread", Policy: "hanoi", Epoch: e, BytesRead: 12_300_000, Stall: 200 * time.Millisecond, Start: time.Duration(e) * time.Second}
 		for k := range 4 {
 			at := s.Start + time.Duration(k)*250*time.Millisecond
 			s.Steps = append(s.Steps, buffer.StepStats{Epoch: e, Step: k, Begin: at, End: at + 200*time.Millisecond, Stall: 50 * time.Millisecond})
@@ -93,7 +93,7 @@ func TestReportPageStandsAlone(t *testing.T) {
 	if n := strings.Count(page, "<svg"); n != 5 {
 		t.Errorf("%d charts, expected 5", n)
 	}
-	for _, want := range []string{"Loss of training", "Accuracy", "Test accuracy 87.50 %, of epoch 2.", `title="a &lt;b&gt; predicted as a &lt;b&gt;: 96.9 %">31</td>`, ">validation</text>"} {
+	for _, want := range []string{"Loss of training", "Accuracy", `<dt>test accuracy</dt><dd>87.50 %</dd>`, `<dd>2 of 2</dd>`, `title="a &lt;b&gt; predicted as a &lt;b&gt;: 96.9 %">31</td>`, `</i>validation <span`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}

@@ -47,7 +47,7 @@ func (s *server) traces() (list []string) {
 	for _, pattern := range []string{"meta/*", filepath.Join(store.RunsDir, "*")} {
 		paths, _ := filepath.Glob(filepath.Join(s.dir, pattern))
 		for _, p := range paths {
-			if info, err := os.Stat(p); err == nil && !strings.HasSuffix(p, "LOCK") {
+			if info, err := os.Stat(p); err == nil && !strings.HasSuffix(p, "LOCK") && !strings.HasSuffix(p, store.MetricsExtension) {
 				list = append(list, p+info.ModTime().String())
 			}
 		}

@@ -4,77 +4,109 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/link"
+	"github.com/gstore/gstore/gpu/targets"
 	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/buffer/metrics"
+	"github.com/gstore/gstore/store/ingest/formats/database"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/cli/tfevents"
 )
 
-// metricsLog is where a run's measurements and results go: the file of --metrics, and that of --tensorboard. nil is none.
+// metricsLog is where a run's measurements and results go: the store's own file of them, that of --metrics, and that of
+// --tensorboard. nil is none.
 type metricsLog struct {
-	f      *os.File // nil: no --metrics
-	w      *metrics.Writer
-	board  *tfevents.Writer // nil: no --tensorboard
-	failed error            // the first one
-	resume bool             // the run goes on with another's file
-	first  func() error     // writes with what the run trains
+	files  []*metricsFile
+	board  *tfevents.Writer              // nil: no --tensorboard
+	failed error                         // the first one
+	resume bool                          // the run goes on with another's files
+	first  func(w *metrics.Writer) error // writes with what the run trains
+	began  time.Time
 }
 
-// openMetrics opens what is asked for before a run begins. What a run that is resumed wrote to path stays; below board every
-// process has a file of its own.
-func openMetrics(path, board string, resume bool) (l *metricsLog, err error) {
-	if path == "" && board == "" {
-		return nil, nil
+// metricsFile is a file of measurements.
+type metricsFile struct {
+	*metrics.Writer
+	f    *os.File
+	kept bool // the store's own, which a run does without where it cannot be written
+	some bool // an epoch is in it
+}
+
+// metricsTo is where a run's measurements are to go: into the file of --metrics, below the folder of --tensorboard, and into a file
+// that is the store's when the run is recorded. "" is none.
+type metricsTo struct{ path, board, kept string }
+
+// keptFile names the file in which a run's measurements are kept until it is recorded: beside the store's checkpoint of its kind
+// where that is the run's, and else one of its own. Of a store that cannot be written to there is none.
+func keptFile(dir, last, checkpoint string) string {
+	folder := filepath.Join(dir, runsDir)
+	if makeRuns(dir) != nil || tryWrite(folder) != nil {
+		return ""
 	}
-	l = &metricsLog{resume: resume}
-	if path != "" {
-		mode := os.O_RDWR | os.O_CREATE
-		if !resume {
-			mode |= os.O_TRUNC
-		}
-		if l.f, err = os.OpenFile(path, mode, 0o666); err != nil {
+	if checkpoint == filepath.Join(folder, last) {
+		return strings.TrimSuffix(checkpoint, store.RunExtension) + store.MetricsExtension
+	}
+	return filepath.Join(folder, fmt.Sprintf("unfinished-%s-%d%s", time.Now().UTC().Format("20060102T150405"), os.Getpid(), store.MetricsExtension))
+}
+
+// keptTable is keptFile of a run whose checkpoints are those of a table of embeddings, which one run at a time writes.
+func keptTable(dir, name string) string {
+	file := filepath.Join(dir, runsDir, "last-"+name+store.RunExtension)
+	return keptFile(dir, filepath.Base(file), file)
+}
+
+// openMetrics opens what is asked for before a run begins. What a run that is resumed wrote stays; below board every process has a
+// file of its own.
+func openMetrics(to metricsTo, resume bool) (l *metricsLog, err error) {
+	l = &metricsLog{resume: resume, began: time.Now()}
+	if to.path != "" {
+		f, err := os.OpenFile(to.path, os.O_RDWR|os.O_CREATE, 0o666)
+		if err != nil {
 			return nil, fmt.Errorf("--metrics: %w", err)
 		}
-		l.w = metrics.NewWriter(l.f)
+		l.files = append(l.files, &metricsFile{f: f})
 	}
-	if board != "" {
-		if l.board, err = tfevents.Create(board); err != nil {
+	if to.kept != "" {
+		if f, err := os.OpenFile(to.kept, os.O_RDWR|os.O_CREATE, 0o666); err == nil {
+			l.files = append(l.files, &metricsFile{f: f, kept: true})
+		}
+	}
+	if to.board != "" {
+		if l.board, err = tfevents.Create(to.board); err != nil {
 			return nil, errors.Join(fmt.Errorf("--tensorboard: %w", err), l.close())
 		}
 	}
 	return l, nil
 }
 
-// begin takes the store and the configuration with which a run trains. Of one that is resumed, what the file holds is known later.
+// begin takes the store and the configuration with which a run trains. Of one that is resumed, what the files hold is known later.
 func (l *metricsLog) begin(dir string, config any) {
-	if l == nil || l.f == nil {
-		return
-	}
-	l.first = func() error { return l.w.Begin(dir, config) }
+	l.first = func(w *metrics.Writer) error { return w.Begin(dir, config) }
 	if !l.resume {
-		l.write(l.first)
+		l.goOn(false, 0)
 	}
 }
 
 // again is goOn for a run that goes back to the end of an epoch and on by another configuration.
 func (l *metricsLog) again(dir string, config any, epochs int) {
-	if l != nil && l.f != nil {
-		l.first = func() error { return l.w.Begin(dir, config) }
-		l.goOn(true, epochs)
-	}
+	l.first = func(w *metrics.Writer) error { return w.Begin(dir, config) }
+	l.goOn(true, epochs)
 }
 
 // parameters takes the configuration of the run for TensorBoard, once it is known.
 func (l *metricsLog) parameters(config any) {
-	if l != nil && l.board != nil && l.failed == nil {
+	if l.board != nil && l.failed == nil {
 		l.failed = l.board.Parameters(parameters(config))
 	}
 }
@@ -93,28 +125,72 @@ func parameters(config any) map[string]any {
 	return of
 }
 
-// goOn goes on behind the finished epochs' lines, or begins the file anew.
+// goOn goes on behind the finished epochs' lines, or begins the files anew.
 func (l *metricsLog) goOn(found bool, epochs int) {
-	if l == nil || l.f == nil {
-		return
-	}
-	if !found {
-		epochs = 0
-	}
-	l.w, l.failed = metrics.Continue(l.f, epochs)
-	l.write(l.first)
+	l.each(func(m *metricsFile) (err error) {
+		if !found {
+			epochs, err = 0, m.f.Truncate(0)
+		}
+		if err == nil {
+			m.Writer, err = metrics.Continue(m.f, epochs)
+		}
+		if err != nil || l.first == nil {
+			return err
+		}
+		m.some = epochs > 0
+		return l.first(m.Writer)
+	})
 }
 
-// write calls do unless something failed or there is no file.
-func (l *metricsLog) write(do func() error) {
-	if l != nil && l.f != nil && l.failed == nil {
-		l.failed = do()
+// each calls do of the files until something fails: of the store's own, that it is left.
+func (l *metricsLog) each(do func(m *metricsFile) error) {
+	for _, m := range l.files {
+		if m.f == nil || l.failed != nil {
+			continue
+		}
+		if err := do(m); err != nil {
+			if !m.kept {
+				l.failed = err
+				continue
+			}
+			m.drop()
+		}
+	}
+}
+
+// drop removes a file.
+func (m *metricsFile) drop() {
+	m.f.Close()
+	os.Remove(m.f.Name())
+	m.f = nil
+}
+
+// write calls do of the files' writers.
+func (l *metricsLog) write(do func(w *metrics.Writer) error) {
+	l.each(func(m *metricsFile) error {
+		if m.Writer == nil { // nothing is trained yet
+			return nil
+		}
+		return do(m.Writer)
+	})
+}
+
+// keep gives the store's own file the name of the run that it is of. One that had been recorded before has its own already.
+func (l *metricsLog) keep(dir string, saved savedRun) {
+	for _, m := range l.files {
+		switch {
+		case !m.kept || m.f == nil:
+		case saved.Finished > 0:
+			m.drop()
+		case saved.Number > 0 && os.Rename(m.f.Name(), filepath.Join(dir, runsDir, store.MetricsFile(saved.Number))) == nil:
+			m.some = true
+		}
 	}
 }
 
 // epochRows appends an epoch's lines, with what rows cost between host and device.
 func (l *metricsLog) epochRows(s buffer.Stats, rows *cache.Traffic) {
-	l.write(func() error { return l.w.EpochRows(s, rows) })
+	l.write(func(w *metrics.Writer) error { return w.EpochRows(s, rows) })
 }
 
 // node takes what an epoch of node classification came to.
@@ -144,14 +220,58 @@ func (l *metricsLog) temporal(r temporal.Epoch) {
 	l.result(r.Epoch, r.Seconds, 0, gpu.DeviceTimes{}, metrics.Result{Loss: metrics.Number(r.Loss), ValidMRR: metrics.Number(r.Valid.MRR), ValidHits10: metrics.Number(r.Valid.Hits10)})
 }
 
+// targets takes what an epoch of targets of rows came to.
+func (l *metricsLog) targets(kind string, r targets.Epoch) {
+	m := metrics.Result{Loss: metrics.Number(r.Loss)}
+	v := &r.Valid
+	switch kind {
+	case database.Binary:
+		m.ValidAUC = metrics.Number(v.AUC)
+	case database.Multiclass:
+		m.ValidAccuracy = metrics.Number(v.Accuracy)
+	case database.Multilabel:
+		m.ValidAP = metrics.Number(v.AP)
+	case database.Recommendation:
+		m.ValidMAP = metrics.Number(v.MAP)
+	default:
+		m.ValidMAE = metrics.Number(v.MAE)
+	}
+	l.result(r.Epoch, r.Seconds, 0, gpu.DeviceTimes{}, m)
+}
+
+// targetsEnd is a run's result.
+func targetsEnd(s *targets.Summary) metrics.End {
+	end := metrics.End{BestEpoch: s.BestEpoch}
+	switch s.Kind {
+	case database.Binary:
+		end.ValidAUC, end.TestAUC = metrics.Number(s.Valid.AUC), metrics.Number(s.Test.AUC)
+	case database.Multiclass:
+		end.ValidAccuracy, end.TestAccuracy = metrics.Number(s.Valid.Accuracy), metrics.Number(s.Test.Accuracy)
+	case database.Multilabel:
+		end.ValidAP, end.TestAP = metrics.Number(s.Valid.AP), metrics.Number(s.Test.AP)
+	case database.Recommendation:
+		end.ValidMAP, end.TestMAP = metrics.Number(s.Valid.MAP), metrics.Number(s.Test.MAP)
+	default:
+		end.ValidMAE, end.TestMAE = metrics.Number(s.Valid.MAE), metrics.Number(s.Test.MAE)
+	}
+	return end
+}
+
 // result takes what an epoch, counted from 1, came to.
 func (l *metricsLog) result(epoch int, seconds float64, read int64, device gpu.DeviceTimes, r metrics.Result) {
 	r.Epoch = epoch
 	r.DeviceSeconds, r.DeviceIdleSeconds, r.DeviceCopySeconds = device.DeviceSeconds, device.DeviceIdleSeconds, device.DeviceCopySeconds
 	r.DeviceSampleSeconds, r.DeviceBlockBytes = device.DeviceSampleSeconds, device.DeviceBlockBytes
 	r.DeviceWaits, r.ReplayedBatches, r.ReplayShapes = device.DeviceWaits, device.ReplayedBatches, device.ReplayShapes
-	l.write(func() error { return l.w.Result(r) })
-	if l == nil || l.board == nil || l.failed != nil {
+	r.End = time.Since(l.began).Seconds()
+	l.each(func(m *metricsFile) error {
+		if m.Writer == nil {
+			return nil
+		}
+		m.some = true
+		return m.Result(r)
+	})
+	if l.board == nil || l.failed != nil {
 		return
 	}
 	scalars := []tfevents.Scalar{{Tag: "epoch/seconds", Value: seconds}, {Tag: "epoch/read_MB", Value: float64(read) / 1e6}}
@@ -173,33 +293,41 @@ func (l *metricsLog) result(epoch int, seconds float64, read int64, device gpu.D
 }
 
 // end takes the run's result.
-func (l *metricsLog) end(e metrics.End) { l.write(func() error { return l.w.End(e) }) }
+func (l *metricsLog) end(e metrics.End) { l.write(func(w *metrics.Writer) error { return w.End(e) }) }
 
-// confusion takes what the final model makes of a split; names are the classes'.
-func (l *metricsLog) confusion(names []string) func(split string, c *eval.Confusion) {
-	if l == nil || l.f == nil {
+// confusionClasses is of how many classes the store's own file has what is mistaken for what.
+const confusionClasses = 200
+
+// confusion takes what the final model makes of a split. It is nil where nobody keeps that: on a device
+// with memory of its own, from which it would bring predictions back, and of many classes, unless --metrics asks for it.
+func (l *metricsLog) confusion(schema *store.Schema, device gpu.Info) func(split string, c *eval.Confusion) {
+	asked := slices.ContainsFunc(l.files, func(m *metricsFile) bool { return !m.kept })
+	if len(l.files) == 0 || !asked && (schema.Classes > confusionClasses || device.OwnMemory()) {
 		return nil
 	}
 	return func(split string, c *eval.Confusion) {
 		for label := range c.Classes {
-			row := metrics.ConfusionRow{Split: split, Label: className(names, label), Predicted: map[string]int64{}}
+			row := metrics.ConfusionRow{Split: split, Label: className(schema.ClassNames, label), Predicted: map[string]int64{}}
 			for p := range c.Classes {
 				if n := c.At(label, p); n > 0 {
-					row.Predicted[className(names, p)] = n
+					row.Predicted[className(schema.ClassNames, p)] = n
 				}
 			}
-			l.write(func() error { return l.w.Confusion(row) })
+			l.write(func(w *metrics.Writer) error { return w.Confusion(row) })
 		}
 	}
 }
 
 func (l *metricsLog) close() error {
-	if l == nil {
-		return nil
-	}
 	err := l.failed
-	if l.f != nil {
-		err = errors.Join(err, l.f.Close())
+	for _, m := range l.files {
+		switch {
+		case m.f == nil:
+		case m.kept && !m.some:
+			m.drop()
+		default:
+			err = errors.Join(err, m.f.Close())
+		}
 	}
 	if l.board != nil {
 		err = errors.Join(err, l.board.Close())

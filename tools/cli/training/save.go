@@ -64,7 +64,8 @@ func tryWrite(dir string) error {
 // savedRun is where a run's model lies.
 type savedRun struct {
 	Path     string
-	Finished uint64 // the run's number, if it had finished before
+	Number   uint64 // the run's; 0: it is not recorded
+	Finished uint64 // its number, if it had finished before
 }
 
 // trained is a run that is to be saved.
@@ -83,7 +84,7 @@ func saveRun(ctx context.Context, dir, path string, started time.Time, t trained
 	if recorded != nil {
 		recorded = fmt.Errorf("the run is not recorded: %w", recorded)
 	}
-	if again {
+	if r.Number = n; again {
 		r.Finished = n
 	}
 	switch {

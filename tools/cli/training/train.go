@@ -96,7 +96,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	o.reads.flags(fs)
 	command.ScratchFlag(fs, &o.reads.scratch)
 	command.ConfigFlag(fs, &o.config)
-	fs.StringVar(&o.metrics, "metrics", "", "write what every epoch came to and measurements of every step to this file of JSON lines, for \"gstore report\"")
+	fs.StringVar(&o.metrics, "metrics", "", "write what every epoch came to and measurements of every step, which the store keeps (STORE/runs), to this file of JSON lines too")
 	fs.StringVar(&o.board, "tensorboard", "", "write the settings, and of every epoch loss, accuracy or ranks and times, to an event file in this folder")
 	fs.BoolVar(&o.explain, "explain", false, "before training say why the plan was chosen, and how and why each layer is computed; gstore plan says the first without training")
 	fs.BoolVar(&o.baselines, "baselines", true, "compute beside a result of nodes what the most frequent class and the same model without edges come to, in a tenth of the run's work")
@@ -348,12 +348,12 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 			fmt.Fprintf(e.Told(), "%s (--model chooses another)\n", why)
 		}
 	}
-	log, err := openMetrics(o.metrics, o.board, o.node.Resume)
+	log, err := openMetrics(metricsTo{o.metrics, o.board, keptFile(dir, lastRun, o.node.CheckpointFile)}, o.node.Resume)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, log.close()) }()
-	hooks.Macro, hooks.Confusion = log.epochRows, log.confusion(st.Manifest().Schema.ClassNames)
+	hooks.Macro = log.epochRows
 	hooks.Epoch = both(log.node, hooks.Epoch)
 	hooks.Enough = o.enough
 	hooks.Resume = func(found bool, epochs, step, batch int) {
@@ -375,6 +375,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
+	hooks.Confusion = log.confusion(&st.Manifest().Schema, dev.Info())
 	cp, err := command.Within(e, unasked, &o.node.MemoryBytes, func() (*train.Checkpoint, error) { return train.Node(ctx, st, dev, o.node, hooks) })
 	if err != nil {
 		return nil, planError(err)
@@ -389,6 +390,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 	}
 	log.end(end)
 	saved, err := saveRun(ctx, dir, o.save, started, trained{cp.Version, cp.Config, s, s.EpochSeconds, s.Resumed, cp})
+	log.keep(dir, saved)
 	if err != nil {
 		if saved.Path == "" {
 			return nil, err

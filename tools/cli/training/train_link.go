@@ -89,7 +89,7 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	unasked := unaskedLink(e, st.Manifest(), &cfg)
 	started := time.Now()
 	hooks := linkHooks(e)
-	log, err := openMetrics(o.metrics, o.board, cfg.Resume)
+	log, err := openMetrics(metricsTo{o.metrics, o.board, keptTable(st.Dir(), cmp.Or(cfg.Table, "embeddings"))}, cfg.Resume)
 	if err != nil {
 		return err
 	}
@@ -132,6 +132,11 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	if err != nil {
 		fmt.Fprintf(e.Stderr, "gstore: the run is not recorded: %v\n", err)
 	}
+	saved := savedRun{Number: n}
+	if finished {
+		saved.Finished = n
+	}
+	log.keep(st.Dir(), saved)
 	if !finished {
 		n = 0
 	}

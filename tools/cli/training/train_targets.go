@@ -19,7 +19,7 @@ func (o *trainOptions) targetsConfig() (targets.Config, error) {
 	if err := o.bound.Check(targetsTask); err != nil {
 		return c, err
 	}
-	for _, name := range []string{"metrics", "tensorboard", "explain", "overwrite"} {
+	for _, name := range []string{"tensorboard", "explain", "overwrite"} {
 		if o.bound.Has(name) {
 			return c, command.Usagef("--%s is not for %s", name, targetsTask)
 		}
@@ -49,8 +49,21 @@ func runTrainTargets(ctx context.Context, e *command.Env, st *store.Store, dir s
 	if err := checkSave(dir, o.save); err != nil {
 		return err
 	}
+	log, err := openMetrics(metricsTo{o.metrics, o.board, keptFile(dir, lastTargetsRun, cfg.CheckpointFile)}, cfg.Resume)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.close()) }()
 	hooks := targetsHooks(e)
+	start, kind := hooks.Start, ""
+	hooks.Start = func(c targets.Config, s targets.Summary) {
+		kind = s.Kind
+		log.begin(dir, c)
+		start(c, s)
+	}
+	hooks.Epoch = both(func(r targets.Epoch) { log.targets(kind, r) }, hooks.Epoch)
 	hooks.Resume = func(found bool, epochs, step, batch int) {
+		log.goOn(found, epochs)
 		printResume(e, cfg.CheckpointFile, found, epochs, step, batch)
 	}
 	unasked := e.Unasked(st.Manifest(), 0, &cfg.MemoryBytes)
@@ -65,7 +78,9 @@ func runTrainTargets(ctx context.Context, e *command.Env, st *store.Store, dir s
 		return err
 	}
 	s := &cp.Summary
+	log.end(targetsEnd(s))
 	saved, err := saveRun(ctx, dir, o.save, started, trained{cp.Version, cp.Config, s, s.EpochSeconds, s.Resumed, cp})
+	log.keep(dir, saved)
 	if err != nil {
 		if saved.Path == "" {
 			return err

@@ -76,6 +76,9 @@ func TestTrainTargets(t *testing.T) {
 	if err := json.Unmarshal([]byte(out[len(out)-1]), &s); err != nil || s.Event != "summary" || s.Protocol != "seed" || s.Test.AUC < .9 || s.Checked == 0 {
 		t.Errorf("%v: %s", err, out[len(out)-1])
 	}
+	if m := readMetrics(t, filepath.Join(store, "runs", "1.jsonl")); len(m.Results) != 4 || m.Results[3].ValidAUC == nil || m.End == nil || *m.End.TestAUC != s.Test.AUC {
+		t.Errorf("measurements of the run: %+v", m)
+	}
 	asked := strings.Split(strings.TrimSpace(run("predict", store, "--entities", at("asked.csv"), "--format", "csv")), "\n")
 	if len(asked) != 3 || asked[0] != "user_id,date,buys" || !strings.HasPrefix(asked[1], "3,2024-06-01 00:00:00,0.") || !strings.HasPrefix(asked[2], "4,2025-01-01 00:00:00,") {
 		t.Errorf("predictions %q", asked)
@@ -123,7 +126,7 @@ func TestTrainTargets(t *testing.T) {
 		"train " + store + " --task targets":                                                      "--targets",
 		"train " + store + " --targets " + at("shop"):                                             "manifest.yaml",
 		"train " + store + " --targets " + at("task") + " --layers 2":                             "--layers",
-		"train " + store + " --targets " + at("task") + " --metrics x.jsonl":                      "--metrics is not for targets of rows",
+		"train " + store + " --targets " + at("task") + " --tensorboard x":                        "--tensorboard is not for targets of rows",
 		"train " + store + " --targets " + at("task") + " --mem 8MiB":                             "budget",
 		"eval " + store + " --confusion -":                                                        "--confusion is not for models of targets of rows",
 		"ingest " + at("shop") + " " + at("t.gstore") + " --format database --dangling sometimes": "sometimes",

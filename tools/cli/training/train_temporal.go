@@ -13,6 +13,7 @@ import (
 	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer/metrics"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/device"
 )
@@ -23,7 +24,7 @@ func (o *trainOptions) temporalConfig() (temporal.Config, error) {
 	if err := o.bound.Check(timeTask); err != nil {
 		return c, err
 	}
-	for _, name := range []string{"metrics", "explain", "overwrite"} {
+	for _, name := range []string{"explain", "overwrite"} {
 		if o.bound.Has(name) {
 			return c, command.Usagef("--%s is not for %s", name, timeTask)
 		}
@@ -53,14 +54,20 @@ func runTrainTemporal(ctx context.Context, e *command.Env, st *store.Store, dir 
 	if err := checkSave(dir, o.save); err != nil {
 		return err
 	}
-	log, err := openMetrics("", o.board, false)
+	log, err := openMetrics(metricsTo{o.metrics, o.board, keptFile(dir, lastTemporalRun, cfg.CheckpointFile)}, cfg.Resume)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, log.close()) }()
 	hooks := temporalHooks(e)
 	hooks.Epoch = both(log.temporal, hooks.Epoch)
+	start := hooks.Start
+	hooks.Start = func(c temporal.Config, s temporal.Summary) {
+		log.begin(dir, c)
+		start(c, s)
+	}
 	hooks.Resume = func(found bool, epochs, step, batch int) {
+		log.goOn(found, epochs)
 		printResume(e, cfg.CheckpointFile, found, epochs, step, batch)
 	}
 	unasked := e.Unasked(st.Manifest(), 0, &cfg.MemoryBytes)
@@ -75,7 +82,9 @@ func runTrainTemporal(ctx context.Context, e *command.Env, st *store.Store, dir 
 		return err
 	}
 	s := &cp.Summary
+	log.end(metrics.End{BestEpoch: s.BestEpoch, ValidMRR: metrics.Number(s.Valid.MRR), TestMRR: metrics.Number(s.Test.MRR), TestHits10: metrics.Number(s.Test.Hits10)})
 	saved, err := saveRun(ctx, dir, o.save, started, trained{cp.Version, cp.Config, s, s.EpochSeconds, s.Resumed, cp})
+	log.keep(dir, saved)
 	if err != nil {
 		if saved.Path == "" {
 			return err

@@ -75,7 +75,7 @@ func TestTrainTemporal(t *testing.T) {
 		t.Errorf("event files %v, %v", files, err)
 	}
 	for args, want := range map[string]string{
-		"--sampler weighted": "is for node classification", "--dropout .5": "is for node classification", "--metrics x": "--metrics is not for", "--fanouts 3,2": "needs one number, but found 2 numbers",
+		"--sampler weighted": "is for node classification", "--dropout .5": "is for node classification", "--explain": "--explain is not for", "--fanouts 3,2": "needs one number, but found 2 numbers",
 	} {
 		if code, _, stderr := run(append([]string{"train", store, "--task", "temporal"}, strings.Fields(args)...)...); code != cli.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %s; expected %q", args, code, stderr, want)
@@ -100,6 +100,9 @@ func TestTrainTemporalTypes(t *testing.T) {
 		if code, _, stderr := clitest.Run(t, args...); code != cli.ExitOK {
 			t.Fatalf("%q: %s", args, stderr)
 		}
+	}
+	if m := readMetrics(t, filepath.Join(store, "runs", "1.jsonl")); len(m.Results) != 1 || m.Results[0].ValidMRR == nil || m.End == nil || m.End.TestMRR == nil {
+		t.Errorf("measurements of the run: %+v", m)
 	}
 	code, out, stderr := clitest.Run(t, "predict", store, "user:u3", "--top", "20", "--format", "csv")
 	lines := strings.Split(strings.TrimSpace(out), "\n")

@@ -1,4 +1,4 @@
-package inspect
+package runs
 
 import (
 	"fmt"
@@ -15,27 +15,11 @@ func TestManyClasses(t *testing.T) {
 		lines = append(lines, metrics.ConfusionRow{Split: "valid", Label: name(c), Predicted: map[string]int64{name(c): 100, name((c + 1) % 200): int64(c)}})
 	}
 	lines = append(lines, metrics.ConfusionRow{Split: "test", Label: "x", Predicted: map[string]int64{"x": 1}})
-	tables := confusionTables(lines)
+	tables := confusionTables(lines, noLink)
 	if len(tables) != 2 || len(tables[0].Rows) > 0 || len(tables[0].Mistakes) != mistakesListed || len(tables[1].Rows) != 1 || tables[1].Split != "test" {
 		t.Fatalf("%d tables: %+v", len(tables), tables)
 	}
-	if got, want := tables[0].Mistakes[0], (mistake{name(199), name(0), 199, "66.6"}); got != want {
+	if got, want := tables[0].Mistakes[0], (mistake{name(199), name(0), "", 199, "66.6"}); got != want {
 		t.Errorf("the first mistake is %+v, expected %+v", got, want)
-	}
-}
-
-// TestEnding: what is not known is not said.
-func TestEnding(t *testing.T) {
-	for want, e := range map[string]*metrics.End{
-		"": {ValidAccuracy: metrics.Number(.5)},
-		"Test accuracy 75.00 %, validation 50.00 %, of epoch 3.":         {BestEpoch: 3, ValidAccuracy: metrics.Number(.5), TestAccuracy: metrics.Number(.75)},
-		"Test MRR 0.2500, hits@10 0.5000 (filtered, against all nodes).": {TestMRR: metrics.Number(.25), TestHits10: metrics.Number(.5)},
-	} {
-		if got := ending(e); got != want {
-			t.Errorf("%q, expected %q", got, want)
-		}
-	}
-	if ending(nil) != "" {
-		t.Error("a run that did not end has a result")
 	}
 }

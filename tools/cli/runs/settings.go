@@ -1,4 +1,4 @@
-package inspect
+package runs
 
 import (
 	"encoding/json"
@@ -11,12 +11,12 @@ import (
 	"github.com/gstore/gstore/tools/cli/command"
 )
 
-// settings are a run's configuration, by the names that it is recorded with.
-type settings map[string]any
+// Settings are a run's configuration, by the names that it is recorded with.
+type Settings map[string]any
 
-// settingsOf reads a configuration; none of what is no object.
-func settingsOf(config json.RawMessage) settings {
-	var s settings
+// SettingsOf reads a configuration; none of what is no object.
+func SettingsOf(config json.RawMessage) Settings {
+	var s Settings
 	if json.Unmarshal(config, &s) != nil {
 		return nil
 	}
@@ -30,7 +30,7 @@ const sizes = "_bytes"
 func flagOf(name string) string { return strings.ReplaceAll(strings.TrimSuffix(name, sizes), "_", "-") }
 
 // differing are the names by which runs differ, in order, but for some. What a configuration leaves out is at its zero.
-func differing(runs []settings, but ...string) (names []string) {
+func differing(runs []Settings, but ...string) (names []string) {
 	all := map[string]bool{}
 	for _, s := range runs {
 		for name := range s {
@@ -41,7 +41,7 @@ func differing(runs []settings, but ...string) (names []string) {
 		if slices.Contains(but, name) {
 			continue
 		}
-		if slices.ContainsFunc(runs[1:], func(s settings) bool { return s.text(name) != runs[0].text(name) }) {
+		if slices.ContainsFunc(runs[1:], func(s Settings) bool { return s.text(name) != runs[0].text(name) }) {
 			names = append(names, name)
 		}
 	}
@@ -49,7 +49,7 @@ func differing(runs []settings, but ...string) (names []string) {
 }
 
 // text is a setting as a flag would give it, "" of one at its zero.
-func (s settings) text(name string) string {
+func (s Settings) text(name string) string {
 	switch v := s[name].(type) {
 	case bool:
 		if v {
@@ -84,7 +84,7 @@ func (s settings) text(name string) string {
 }
 
 // shown is a setting's text also where it is at its zero, "" if the configuration has none.
-func (s settings) shown(name string) string {
+func (s Settings) shown(name string) string {
 	text := s.text(name)
 	switch v := s[name].(type) {
 	case bool, float64, string:
@@ -95,8 +95,8 @@ func (s settings) shown(name string) string {
 	return text
 }
 
-// differences says, of each of several runs, what of its settings is not that of all: names and values as flags would give them.
-func differences(runs []settings, but ...string) []string {
+// Differences says, of each of several runs, what of its settings is not that of all: names and values as flags would give them.
+func Differences(runs []Settings, but ...string) []string {
 	texts := make([]string, len(runs))
 	if len(runs) < 2 {
 		return texts
