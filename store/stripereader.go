@@ -84,6 +84,23 @@ func (r *StripeReader) directory(f *blocks.File, e blocks.Extent) (blocks.Direct
 	return dir, inExtent(f, e, err)
 }
 
+// BucketEdges is how many edges lead from each partition to partition p, [partitions]. It reads the directory of p's stripe alone.
+func (s *Store) BucketEdges(p PartitionID) ([]uint64, error) {
+	f, e, err := s.Files().Topology(p)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := (&StripeReader{s: s}).directory(f, e)
+	if err != nil {
+		return nil, err
+	}
+	edges := make([]uint64, len(s.manifest.Partitions))
+	for i := range edges {
+		edges[i] = dir.BucketEdges(i)
+	}
+	return edges, nil
+}
+
 // Close frees the reader's memory.
 func (r *StripeReader) Close() error {
 	if r.slab == nil {

@@ -70,6 +70,15 @@ func ColumnsOf(ctx context.Context, s *store.Store) (*Columns, error) {
 	return out, nil
 }
 
+// ClassesOf reads the labels, and the first split, of a store whose labels are classes; nil of others.
+func ClassesOf(ctx context.Context, s *store.Store) (*Classes, error) {
+	labels := s.Manifest().Labels()
+	if labels == nil || labels.Numbers {
+		return nil, nil
+	}
+	return classesOf(ctx, s, labels)
+}
+
 // ColumnsBytes is what ColumnsOf reads.
 func ColumnsBytes(m *store.Manifest) (n int64) {
 	for i := range m.Columns {

@@ -89,6 +89,35 @@ func SizesOf(s *store.Store) (*Sizes, error) {
 	return z, nil
 }
 
+// Buckets are the edges of a version's buckets, added up in a grid of at most so many rows and columns.
+type Buckets struct {
+	Partitions int        `json:"partitions"`
+	Per        int        `json:"partitions_per_cell"` // of a row or a column
+	Edges      [][]uint64 `json:"edges"`               // [of the source's cell][of the destination's]
+}
+
+// BucketsOf reads the directories of stripes, no edges.
+func BucketsOf(ctx context.Context, s *store.Store, most int) (*Buckets, error) {
+	n := len(s.Manifest().Partitions)
+	b := &Buckets{Partitions: n, Per: max(1, (n+most-1)/most)}
+	for range (n + b.Per - 1) / b.Per {
+		b.Edges = append(b.Edges, make([]uint64, (n+b.Per-1)/b.Per))
+	}
+	for p := range n {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		from, err := s.BucketEdges(store.PartitionID(p))
+		if err != nil {
+			return nil, err
+		}
+		for src, edges := range from {
+			b.Edges[src/b.Per][p/b.Per] += edges
+		}
+	}
+	return b, nil
+}
+
 // Degrees are the distributions of the nodes' degrees. In an undirected graph
 // both are its degrees; a self loop counts once there.
 type Degrees struct {

@@ -87,6 +87,38 @@ func TestUndirectedDegrees(t *testing.T) {
 	}
 }
 
+// TestBuckets: buckets hold all edges, each between the partitions of its ends, added up where there are more than cells.
+func TestBuckets(t *testing.T) {
+	g := storetest.Random(storetest.Options{Partitions: 5, Edges: 700})
+	s, err := store.Open(storetest.Create(t, g), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	m := s.Manifest()
+	for _, c := range []struct{ most, per int }{{9, 1}, {5, 1}, {2, 3}, {1, 5}} {
+		b, err := stats.BucketsOf(t.Context(), s, c.most)
+		if err != nil || b.Per != c.per || len(b.Edges) > c.most {
+			t.Fatalf("%+v, %v", b, err)
+		}
+		want := make([][]uint64, len(b.Edges))
+		for i := range want {
+			want[i] = make([]uint64, len(b.Edges))
+		}
+		for _, e := range g.Edges {
+			src, err := m.Partition(store.NodeID(e[0]))
+			dst, err2 := m.Partition(store.NodeID(e[1]))
+			if err != nil || err2 != nil {
+				t.Fatal(err, err2)
+			}
+			want[int(src)/c.per][int(dst)/c.per]++
+		}
+		if !reflect.DeepEqual(b.Edges, want) {
+			t.Errorf("%d cells: %v, expected %v", c.most, b.Edges, want)
+		}
+	}
+}
+
 func TestSizes(t *testing.T) {
 	g := storetest.Random(storetest.Options{Relations: 2})
 	s, err := store.Open(storetest.Create(t, g), store.Options{})

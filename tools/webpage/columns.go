@@ -10,7 +10,7 @@ type Histogram struct {
 	Title, Note string
 	X, Y        string
 	Bins        []Bin
-	Log         bool // both axes
+	LogX, LogY  bool
 }
 
 // Bin is a range [Lo, Hi) with how many are in it.
@@ -28,8 +28,8 @@ func (h Histogram) HTML() template.HTML {
 	for _, b := range h.Bins {
 		most = max(most, b.N)
 	}
-	x, y := axis{lo: h.Bins[0].Lo, hi: h.Bins[len(h.Bins)-1].Hi, log: h.Log}, around(0, max(most, 1), true)
-	if h.Log {
+	x, y := axis{lo: h.Bins[0].Lo, hi: h.Bins[len(h.Bins)-1].Hi, log: h.LogX}, around(0, max(most, 1), true)
+	if h.LogY {
 		y = axis{lo: .5, hi: math.Pow(10, math.Ceil(math.Log10(max(most, 2)))), log: true}
 	}
 	type drawn struct {
@@ -40,7 +40,7 @@ func (h Histogram) HTML() template.HTML {
 		Histogram
 		Drawn  []drawn
 		XS, YS []Tick
-	}{Histogram: h, XS: x.ticks(false), YS: y.ticks(!h.Log && most >= 1)}
+	}{Histogram: h, XS: x.ticks(false), YS: y.ticks(!h.LogY && most >= 1)}
 	for _, b := range h.Bins {
 		if b.N <= 0 {
 			continue

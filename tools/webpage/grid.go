@@ -38,16 +38,12 @@ type Key struct{ Class, Name string }
 // heats is how many shades of a heat map there are.
 const heats = 8
 
-// Heat is the class of a value, by its logarithm where most is large; "" of none.
+// Heat is the class of a value, by the root of its share of the most, so that small ones are seen; "" of none.
 func Heat(v, most float64) string {
 	if v <= 0 || most <= 0 {
 		return ""
 	}
-	share := v / most
-	if most > 100 {
-		share = math.Log1p(v) / math.Log1p(most)
-	}
-	return fmt.Sprintf("heat%d", max(1, min(heats, int(math.Ceil(heats*share)))))
+	return fmt.Sprintf("heat%d", max(1, min(heats, int(math.Ceil(heats*math.Sqrt(v/most))))))
 }
 
 // HTML draws the grid.

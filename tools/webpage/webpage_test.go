@@ -54,7 +54,7 @@ func TestCharts(t *testing.T) {
 		"lines":     Lines{Title: bad, X: bad, Y: bad, Note: bad, Mark: 1.5, MarkName: bad, Series: []Series{{bad, 1, []Point{{1, 2}, {2, 1}, {50, 3}}}, {bad, 2, nan}, {bad, 3, nil}}}.HTML(),
 		"long":      Lines{Title: "long", Series: []Series{{"", 0, long}}}.HTML(),
 		"grid":      Grid{Title: bad, X: bad, Y: bad, Columns: 3, Rows: 2, Cells: []Cell{{0, 1, 2, Heat(5, 9), bad}}, Legend: []Key{{"kept", bad}}, Says: bad}.HTML(),
-		"histogram": Histogram{Title: bad, X: bad, Y: bad, Log: true, Bins: []Bin{{1, 2, 30}, {2, 4, 0}, {4, 8, 1}}}.HTML(),
+		"histogram": Histogram{Title: bad, X: bad, Y: bad, LogX: true, LogY: true, Bins: []Bin{{1, 2, 30}, {2, 4, 0}, {4, 8, 1}}}.HTML(),
 		"dots":      Dots{Title: bad, Dots: []Dot{{1, 2, "c0", bad, "javascript:alert(1)"}, {1, 2, "c1", "b", "/?id=b"}}}.HTML(),
 		"shares":    Shares{Title: bad, Parts: []Part{{bad, 1, 3, bad}, {"b", 2, 0, ""}}}.HTML(),
 	} {
@@ -90,7 +90,7 @@ func TestHeat(t *testing.T) {
 	for _, c := range []struct {
 		v, most float64
 		want    string
-	}{{0, 5, ""}, {1, 0, ""}, {1, 1, "heat8"}, {1, 8, "heat1"}, {1, 1e6, "heat1"}, {1e3, 1e6, "heat5"}, {1e6, 1e6, "heat8"}} {
+	}{{0, 5, ""}, {1, 0, ""}, {1, 1, "heat8"}, {1, 64, "heat1"}, {1, 1e6, "heat1"}, {2.5e5, 1e6, "heat4"}, {1e6, 1e6, "heat8"}} {
 		if got := Heat(c.v, c.most); got != c.want {
 			t.Errorf("%v of %v is %q, expected %q", c.v, c.most, got, c.want)
 		}

@@ -47,7 +47,7 @@ func TestReportComparesRuns(t *testing.T) {
 	if n := strings.Count(page, "<svg"); n != 3 { // loss, and validation twice
 		t.Errorf("%d charts, expected 3", n)
 	}
-	if !strings.Contains(page, "<th>hidden</th><th>lr</th><th>model</th><th>residual</th><th>store</th></tr></thead>") {
+	if !strings.Contains(page, "<th>--hidden</th><th>--lr</th><th>--model</th><th>--residual</th><th>store</th></tr></thead>") {
 		t.Error("the table does not name the settings that differ from those of an older run")
 	}
 	rows := regexp.MustCompile(`<tr[^>]*><th scope="row"><span.*</tr>`).FindAllString(page, -1)

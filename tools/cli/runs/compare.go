@@ -84,6 +84,9 @@ type comparedRun struct {
 	Settings            []string // of those that differ, in their order
 }
 
+// storeSetting is the store beside a run's settings.
+const storeSetting = "store"
+
 // compared makes the table of runs, and names the flags by which they differ.
 func compared(list []Run) (rows []comparedRun, flags []string) {
 	configs := make([]Settings, len(list))
@@ -92,12 +95,15 @@ func compared(list []Run) (rows []comparedRun, flags []string) {
 			continue // an older run
 		}
 		if configs[i] = SettingsOf(r.Begin.Config); configs[i] != nil {
-			configs[i]["store"] = r.Begin.Store
+			configs[i][storeSetting] = r.Begin.Store
 		}
 	}
 	names := differing(configs, "checkpoint_file", "checkpoint_every")
 	for _, name := range names {
-		flags = append(flags, flagOf(name))
+		if name != storeSetting {
+			name = "--" + flagOf(name)
+		}
+		flags = append(flags, name)
 	}
 	best := map[string]int{} // by metric, the run
 	for i := range list {

@@ -31,6 +31,9 @@ type confusionRow struct {
 	Nodes int64
 }
 
+// deepest is how much of a cell's color is there where it is all of the row: letters of both themes can be read on it.
+const deepest = .6
+
 // confusionCell is a share of a label's nodes, with the color that stands for it.
 type confusionCell struct {
 	Nodes int64
@@ -102,7 +105,7 @@ func (t *confusionTable) add(l metrics.ConfusionRow, link func(label, class stri
 			base = "0,132,95"
 		}
 		cell := confusionCell{Nodes: n, Title: fmt.Sprintf("%s predicted as %s: %.1f %%", l.Label, class, percent(n)),
-			Style: template.CSS(fmt.Sprintf("background:rgba(%s,%.2f)", base, .75*percent(n)/100))} //nolint:gosec // numbers
+			Style: template.CSS(fmt.Sprintf("background:rgba(%s,%.2f)", base, deepest*percent(n)/100))} //nolint:gosec // numbers
 		if n > 0 {
 			cell.Link = link(l.Label, class)
 		}

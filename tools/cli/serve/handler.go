@@ -53,7 +53,9 @@ func (s *server) handler() http.Handler {
 		send(w, http.StatusOK, "application/json", description)
 	})
 	mux.Handle("GET /metrics", s.meters.handler(s))
-	mux.Handle("GET /{$}", s.slotted(http.HandlerFunc(s.page)))
+	for path, make := range s.pagers() {
+		mux.Handle("GET "+path, s.slotted(s.paging(make)))
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		status, code := http.StatusNotFound, "not_found"
 		if s.known(r) != other {
@@ -329,8 +331,11 @@ const other = "other"
 
 // known is a request's path: those of meters are few.
 func (s *server) known(r *http.Request) string {
-	if s.paths[r.URL.Path] {
+	switch {
+	case s.paths[r.URL.Path]:
 		return r.URL.Path
+	case strings.HasPrefix(r.URL.Path, pathRuns+"/"):
+		return pathRuns
 	}
 	return other
 }

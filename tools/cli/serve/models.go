@@ -112,6 +112,7 @@ type nodeModel struct {
 	near func(e *eval.Evaluator) eval.Near
 
 	similar similarity
+	survey  survey
 }
 
 func (s *server) openNodes(ctx context.Context, snap *snapshot, path string, info modelInfo) (model, error) {
@@ -127,7 +128,7 @@ func (s *server) openNodes(ctx context.Context, snap *snapshot, path string, inf
 	info.Answers, info.Classes = []string{pathPredict, pathExplain, pathNearest}, cp.Classes(snap.st.Manifest())
 	m := &nodeModel{info: info, cp: cp}
 	m.near = func(e *eval.Evaluator) eval.Near { return e.ByLists(snap.st, snap.lists) }
-	m.similar.ready = make(chan struct{})
+	m.similar.ready, m.survey.ready = make(chan struct{}), make(chan struct{})
 	next := 0
 	m.pool, err = newPool(len(s.devs), func() (*infer.Model, error) {
 		next++

@@ -76,6 +76,10 @@ var beside = map[string]string{
 	"/metrics":      "Meters, in Prometheus' text format",
 	"/openapi.json": "This description",
 	"/":             "The store, for people (HTML)",
+	pathRuns:        "Its training runs, for people (HTML)",
+	pathFeatures:    "How the values of features are spread, for people (HTML)",
+	pathMistakes:    "What the model mistakes for what, for people (HTML)",
+	pathMap:         "Nodes by what the model says of them, for people (HTML)",
 }
 
 // object is one of JSON.

@@ -34,15 +34,10 @@ func (b *busy) Error() string { return b.text }
 func (m *nodeModel) similarTo(ctx context.Context, s *server, x *state, questions []eval.Question,
 	o eval.FinderOptions) ([][]eval.Answer, error) {
 	all := &m.similar
-	all.begin.Do(func() {
-		x.requests.Add(1) // the state stays open
-		go func() {
-			defer x.requests.Done()
-			defer close(all.ready)
-			if all.err = all.open(s.life, s, x, m); all.err != nil {
-				s.log.Error("states of all nodes", "error", all.err)
-			}
-		}()
+	s.background(x, &all.begin, all.ready, func(ctx context.Context) {
+		if all.err = all.open(ctx, s, x, m); all.err != nil {
+			s.log.Error("states of all nodes", "error", all.err)
+		}
 	})
 	select {
 	case <-all.ready:

@@ -16,6 +16,7 @@ type snapshot struct {
 	lists *adjacency.Lists
 	ids   *finder
 	types []string // that ids begin with
+	over  overview
 
 	mu     sync.Mutex
 	states int // that use it
@@ -53,7 +54,7 @@ func (s *server) openSnapshot(ctx context.Context, st *store.Store) (_ *snapshot
 			err = errors.Join(err, st.Close())
 		}
 	}()
-	snap := &snapshot{st: st, ids: newFinder(st)}
+	snap := &snapshot{st: st, ids: newFinder(st), over: overview{ready: make(chan struct{})}}
 	if snap.types, err = st.TypesOfIDs(ctx); err != nil {
 		return nil, err
 	}

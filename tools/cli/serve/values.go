@@ -62,9 +62,8 @@ func label(m *store.Manifest, sets *store.LabelSets, code int32) any {
 	return name(int(code))
 }
 
-// row2json is a row of features or of another column of nodes or edges.
-func row2json(c *store.ColumnInfo, row []byte) any {
-	numbers := make([]any, c.Dim)
+// eachNumber calls fn with the numbers of a row, as they were given: without scales and standardisation.
+func eachNumber(c *store.ColumnInfo, row []byte, fn func(k int, x float64)) {
 	wide := make([]float32, c.Dim)
 	if c.Scale != nil {
 		c.Elem.Widen(wide, row, c.Scale)
@@ -77,13 +76,21 @@ func row2json(c *store.ColumnInfo, row []byte) any {
 		if s := c.Standard; s != nil && k < len(s.Mean) {
 			x = rounded(x*s.Deviation[k]+s.Mean[k], s.Deviation[k])
 		}
+		fn(k, x)
+	}
+}
+
+// row2json is a row of features or of another column of nodes or edges.
+func row2json(c *store.ColumnInfo, row []byte) any {
+	numbers := make([]any, c.Dim)
+	eachNumber(c, row, func(k int, x float64) {
 		if numbers[k] = finite(x); c.Standard == nil && c.Elem != blocks.Float64 && numbers[k] != nil && math.Abs(x) < 1<<24 {
 			numbers[k] = float32(x) // in the digits that it has
 		}
 		if c.Elem == blocks.Int64 && c.Standard == nil {
 			numbers[k] = int64(binary.LittleEndian.Uint64(row[8*k:]))
 		}
-	}
+	})
 	switch {
 	case len(c.Elements) == c.Dim && c.Dim > 0:
 		named := make(map[string]any, c.Dim)

@@ -1,17 +1,12 @@
 package serve
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"math"
-	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -19,33 +14,6 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/adjacency"
 )
-
-//go:embed page.html
-var pageText string
-
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"count": count, "percent": percent,
-	"signed": signed}).Parse(pageText))
-
-// pageData is what the page shows.
-type pageData struct {
-	Name    string
-	Store   storeAnswer
-	Types   []bar
-	Rels    []bar
-	Columns []columnAnswer
-	Asked   string
-	Problem string
-	Node    *pageNode
-}
-
-// bar is a quantity beside others of its kind: Share is of the largest.
-type bar struct {
-	Name  string
-	Value float64
-	Share float64
-	Minus bool
-	Link  string
-}
 
 // pageNode is a node for people.
 type pageNode struct {
@@ -75,64 +43,6 @@ type spoke struct {
 	Label          string
 	Relation       string
 	Out            bool
-}
-
-// page answers GET /: the store, and with ?id=… a node.
-func (s *server) page(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), s.o.timeout)
-	defer cancel()
-	x := s.use()
-	defer x.requests.Done()
-	d := pageData{Name: filepath.Base(s.dir), Asked: r.URL.Query().Get("id")}
-	a, err := s.describe(ctx, x, r)
-	if err == nil {
-		d.Store = a.(storeAnswer)
-		for _, t := range d.Store.NodeTypes {
-			d.Types = append(d.Types, bar{Name: t.Name, Value: float64(t.Nodes)})
-		}
-		for _, t := range d.Store.Relations {
-			d.Rels = append(d.Rels, bar{Name: t.Name, Value: float64(t.Edges)})
-		}
-		for _, c := range d.Store.Columns {
-			if c.Name != store.TypeColumn && !strings.HasSuffix(c.Name, store.NodeSuffix) {
-				d.Columns = append(d.Columns, c)
-			}
-		}
-		scale(d.Types)
-		scale(d.Rels)
-	}
-	status := http.StatusOK
-	if d.Asked != "" && err == nil {
-		if d.Node, err = s.nodeForPage(ctx, x, d.Asked); err != nil {
-			if status = http.StatusNotFound; !errors.Is(err, store.ErrNotFound) {
-				status = http.StatusInternalServerError
-				s.log.Error("page", "error", err)
-			}
-			d.Problem = plain(err)
-		}
-	}
-	var b bytes.Buffer
-	if err := pageTemplate.Execute(&b, d); err != nil {
-		s.log.Error("page", "error", err)
-		fail(w, http.StatusInternalServerError, "failed", "the page could not be made; the server's log says why")
-		return
-	}
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
-	w.Header().Set("Referrer-Policy", "no-referrer")
-	send(w, status, "text/html; charset=utf-8", b.Bytes())
-}
-
-// scale makes shares of the largest.
-func scale(list []bar) {
-	most := 0.
-	for _, b := range list {
-		most = max(most, math.Abs(b.Value))
-	}
-	for i := range list {
-		if list[i].Minus = list[i].Value < 0; most > 0 {
-			list[i].Share = 100 * math.Abs(list[i].Value) / most
-		}
-	}
 }
 
 // drawn neighbours, and values and shares that are listed.
@@ -300,19 +210,3 @@ func (s *server) saidOnPage(ctx context.Context, x *state, m *nodeModel, n *page
 	scale(n.Along)
 	return nil
 }
-
-// count is a number with its thousands apart.
-func count(n any) string {
-	text := fmt.Sprint(n)
-	if f, ok := n.(float64); ok {
-		text = fmt.Sprintf("%.0f", f)
-	}
-	for at := len(text) - 3; at > 0; at -= 3 {
-		text = text[:at] + "\u202f" + text[at:]
-	}
-	return text
-}
-
-func percent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
-
-func signed(v float64) string { return fmt.Sprintf("%+.4f", v) }
