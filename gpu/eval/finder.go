@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/spill"
@@ -92,6 +93,32 @@ func (f *Finder) As(o FinderOptions) (*Finder, error) {
 func (f *Finder) Close() {
 	f.free()
 	f.free = func() {}
+}
+
+// Dim is how many numbers the vector of a node has.
+func (f *Finder) Dim() int { return int(f.x.RowBytes / 4) }
+
+// Vectors are those of nodes, [nodes × Dim]: an encoder's states, or embeddings as they are, of which rows reads those of a partition's nodes
+// from one on.
+func (f *Finder) Vectors(ctx context.Context, nodes []store.NodeID, rows func(ctx context.Context, p store.PartitionID, first uint64, to []byte) error) ([]float32, error) {
+	m, dim := f.v.st.Manifest(), f.Dim()
+	vectors := make([]float32, len(nodes)*dim)
+	for i, v := range nodes {
+		p, err := m.Partition(v)
+		if err != nil {
+			return nil, err
+		}
+		to := blocks.Bytes(vectors[i*dim : (i+1)*dim])
+		if f.x.Kept() {
+			err = f.x.Read(to, uint64(v))
+		} else {
+			err = rows(ctx, p, uint64(v-m.Partitions[p].First), to)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("eval: vector of node %d: %w", v, err)
+		}
+	}
+	return vectors, nil
 }
 
 // finderBatch bounds a batch of questions where no budget does.

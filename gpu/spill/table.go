@@ -67,6 +67,9 @@ func (t *Table) Read(b []byte, first uint64) error {
 	return nil
 }
 
+// Kept reports whether the table holds its rows, not who fills them.
+func (t *Table) Kept() bool { return t.fill == nil }
+
 // Rows returns n rows from row first on: in place, or read into *buf.
 func (t *Table) Rows(buf **blockio.Slab, first uint64, n int) ([]byte, error) {
 	if b := t.InPlace(first, n); b != nil {

@@ -23,15 +23,16 @@ import (
 
 // Paths of requests.
 const (
-	pathStore     = "/v1/store"
-	pathNodes     = "/v1/nodes"
-	pathNeighbors = "/v1/neighbors"
-	pathPredict   = "/v1/predict"
-	pathExplain   = "/v1/explain"
-	pathLinks     = "/v1/links"
-	pathNearest   = "/v1/nearest"
-	pathTargets   = "/v1/targets"
-	pathRecommend = "/v1/recommend"
+	pathStore      = "/v1/store"
+	pathNodes      = "/v1/nodes"
+	pathNeighbors  = "/v1/neighbors"
+	pathPredict    = "/v1/predict"
+	pathExplain    = "/v1/explain"
+	pathLinks      = "/v1/links"
+	pathNearest    = "/v1/nearest"
+	pathEmbeddings = "/v1/embeddings"
+	pathTargets    = "/v1/targets"
+	pathRecommend  = "/v1/recommend"
 )
 
 // answerer answers a request from a state: with what becomes JSON, or an error.

@@ -92,6 +92,10 @@ func TestLinks(t *testing.T) {
 				}
 			}
 		}
+		s.dots([]any{9, 3}, ask[best](s, "POST", "/v1/nearest", `{"nodes": [9, 3], "by": "dot", "top": 5}`))
+		if text := s.page("/map"); strings.Count(text, `<a href="/?id=`) < 100 {
+			t.Errorf("the map: %s", withoutStyle(text))
+		}
 		if status, text := s.do("POST", "/v1/links", `{"questions": [{"head": "1", "relation": "no", "tail": "?"}]}`); status != 400 || !strings.Contains(text, "no relation") {
 			t.Errorf("status %d: %s", status, text)
 		}
@@ -322,6 +326,33 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
+// dots holds answers about nodes, by dot products, to the vectors that are looked up.
+func (s *served) dots(nodes []any, got best) {
+	s.t.Helper()
+	vectors := func(ids []any) (list [][]float64) {
+		for _, e := range ask[struct{ Embeddings []struct{ Vector []float64 } }](s, "POST", "/v1/embeddings", clitest.MustJSON(s.t.(*testing.T), map[string]any{"nodes": ids})).Embeddings {
+			list = append(list, e.Vector)
+		}
+		return list
+	}
+	own := vectors(nodes)
+	for k, a := range got.Answers {
+		ids := make([]any, len(a.Best))
+		for i, b := range a.Best {
+			ids[i] = b.ID
+		}
+		for i, other := range vectors(ids) {
+			var dot float64
+			for d, x := range other {
+				dot += x * own[k][d]
+			}
+			if len(other) == 0 || math.Abs(dot-a.Best[i].Score) > 1e-4*(1+math.Abs(dot)) {
+				s.t.Errorf("%v and %v: the product of vectors is %v, the score %v", nodes[k], ids[i], dot, a.Best[i].Score)
+			}
+		}
+	}
+}
+
 // TestSimilar: the nodes most similar by a model of nodes are those of gstore predict, whoever asks first.
 func TestSimilar(t *testing.T) {
 	dir := makePeople(90).store(t, 90)
@@ -347,6 +378,7 @@ func TestSimilar(t *testing.T) {
 			})
 		}
 		wg.Wait()
+		s.dots([]any{"p1", "p7"}, ask[best](s, "POST", "/v1/nearest", `{"nodes": ["p1", "p7"], "by": "dot", "top": 5}`))
 		for body, says := range map[string]string{`{"nodes": ["p1"], "by": "taste"}`: "by",
 			`{"nodes": ["p1"], "top": 5000}`: "top", `{"nodes": ["x"]}`: "no node has"} {
 			if status, text := s.do("POST", "/v1/nearest", body); status < 400 || status > 404 || !strings.Contains(text, says) {

@@ -108,7 +108,7 @@ func (s *server) links(ctx context.Context, x *state, r *http.Request) (any, err
 	if err := x.ask(ctx, ids, questions); err != nil {
 		return nil, err
 	}
-	answers, err := m.ask(ctx, questions, o)
+	answers, err := s.answersOf(ctx, x, m, questions, o)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,12 @@ func (s *server) find(ctx context.Context, st *store.Store, of modelFlag) (f fou
 	} else if f.path, f.which, err = models.Find(ctx, st, of.checkpoint); err == nil {
 		f.which, _, _ = strings.Cut(f.which, ",")
 	}
-	if errors.Is(err, store.ErrNotFound) && of.checkpoint == "" {
+	switch {
+	case of.checkpoint != "":
+	case errors.Is(err, store.ErrNotFound):
+		err = errNoModel
+	case err == nil && f.path != "" && temporal.IsFile(f.path):
+		s.log.Warn("no model is served: the store's best one predicts edges at moments; gstore predict answers by it", "model", f.path)
 		err = errNoModel
 	}
 	return f, err
@@ -125,7 +130,7 @@ func (s *server) openNodes(ctx context.Context, snap *snapshot, path string, inf
 		return nil, fmt.Errorf("%w: the model's parameters take %d bytes %d times, %d are there: serve it with more --mem or fewer --threads", store.ErrBudget, held/int64(len(s.devs)), len(s.devs), s.room.models)
 	}
 	info.Kind, info.Layers = kindNodes, fmt.Sprintf("%s, %d layers", cp.Model.Kind().Name, cp.Model.Layers)
-	info.Answers, info.Classes = []string{pathPredict, pathExplain, pathNearest}, cp.Classes(snap.st.Manifest())
+	info.Answers, info.Classes = []string{pathPredict, pathExplain, pathNearest, pathEmbeddings}, cp.Classes(snap.st.Manifest())
 	m := &nodeModel{info: info, cp: cp}
 	m.near = func(e *eval.Evaluator) eval.Near { return e.ByLists(snap.st, snap.lists) }
 	m.similar.ready, m.survey.ready = make(chan struct{}), make(chan struct{})
@@ -151,6 +156,8 @@ type linkModel struct {
 	finder   *eval.Finder
 	relation string // the only one that it predicts; "": all
 	turn     sync.Mutex
+
+	survey survey
 }
 
 // mostAnswers is how many answers a question may ask for.
@@ -161,7 +168,7 @@ func (s *server) openLinks(ctx context.Context, snap *snapshot, of modelFlag, in
 	if err != nil {
 		return nil, err
 	}
-	m := &linkModel{table: t, relation: run.Config.Relation}
+	m := &linkModel{table: t, relation: run.Config.Relation, survey: survey{ready: make(chan struct{})}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close())
@@ -178,7 +185,7 @@ func (s *server) openLinks(ctx context.Context, snap *snapshot, of modelFlag, in
 	if m.finder, err = m.model.Find(ctx, eval.FinderOptions{}); err != nil {
 		return nil, err
 	}
-	info.Kind, info.Layers, info.Answers = kindLinks, run.Config.Model, []string{pathLinks, pathNearest}
+	info.Kind, info.Layers, info.Answers = kindLinks, run.Config.Model, []string{pathLinks, pathNearest, pathEmbeddings}
 	m.info = info
 	return m, nil
 }
@@ -195,24 +202,14 @@ func (m *linkModel) close() (err error) {
 	return errors.Join(err, m.table.Close())
 }
 
-// ask answers questions; of all kinds the states are the same.
-func (m *linkModel) ask(ctx context.Context, questions []eval.Question,
-	o eval.FinderOptions) (answers [][]eval.Answer, err error) {
+// withStates calls f with the finder and what reads embeddings; of links and of similar nodes the states are the same.
+func (m *linkModel) withStates(ctx context.Context, _ *server, _ *state, f func(of *eval.Finder, rows rowReader) error) error {
 	m.turn.Lock()
 	defer m.turn.Unlock()
 	if err := ctx.Err(); err != nil { // it waited too long
-		return nil, err
+		return err
 	}
-	f, err := m.finder.As(o)
-	if err != nil {
-		return nil, err
-	}
-	return askAll(ctx, f, questions)
-}
-
-func (m *linkModel) similarTo(ctx context.Context, _ *server, _ *state, questions []eval.Question,
-	o eval.FinderOptions) ([][]eval.Answer, error) {
-	return m.ask(ctx, questions, o)
+	return f(m.finder, m.table.ReadRows)
 }
 
 // targetModel predicts targets of rows of a database, one request at a time.

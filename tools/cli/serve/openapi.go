@@ -63,6 +63,8 @@ func (s *server) routes() []route {
 			linksAnswer{}, s.links),
 		post(pathNearest, "The most similar nodes, by a model's states below its last layer or by embeddings",
 			nearestRequest{}, `{"nodes": ["paris"], "top": 3}`, linksAnswer{}, s.nearest),
+		post(pathEmbeddings, "Vectors of nodes: a model's states below its last layer, or embeddings",
+			embeddingsRequest{}, `{"nodes": ["paris"]}`, embeddingsAnswer{}, s.embeddings),
 		post(pathTargets, "What a model says of rows of a database as of a moment",
 			targetsRequest{}, `{"rows": [12, 15], "at": "2026-11-01"}`, targetsAnswer{}, s.targets),
 		post(pathRecommend, "The best rows of a table for rows of another, as of a moment",

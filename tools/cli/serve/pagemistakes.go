@@ -51,11 +51,11 @@ func (s *server) survey(ctx context.Context, x *state, r *http.Request, here, ti
 		return d, nil, nil, fmt.Errorf("%w: the model says no classes of nodes", store.ErrNotFound)
 	}
 	d = surveyPage{Head: s.head(x, r, here, title), Model: m.info.Which}
-	if v, err = s.surveyOf(ctx, x, m); err != nil {
+	if v, err = s.surveyOf(ctx, x, &m.survey, func(ctx context.Context) error { return m.survey.ask(ctx, s, x, m) }); err != nil {
 		return d, nil, nil, err
 	}
 	if v == nil {
-		d.Head.Reload, d.Asked, d.Of = 2, m.survey.asked.Load(), m.survey.of.Load()
+		d.Head.Reload, d.Asked, d.Of = reloadSurvey, m.survey.asked.Load(), m.survey.of.Load()
 		return d, m, nil, nil
 	}
 	d.What = v.what()
@@ -104,49 +104,4 @@ func (s *server) mistakesPage(ctx context.Context, x *state, r *http.Request) (p
 		return pathMistakes + "?" + url.Values{"label": {label}, "class": {class}}.Encode()
 	})
 	return page{template: "mistakes.html", data: d}, nil
-}
-
-// mapPage answers GET /map.
-func (s *server) mapPage(ctx context.Context, x *state, r *http.Request) (page, error) {
-	d, m, v, err := s.survey(ctx, x, r, pathMap, "map")
-	if err != nil || v == nil {
-		return page{template: "map.html", data: d}, err
-	}
-	counts := make([]int, m.cp.Model.Out)
-	for _, one := range v.nodes {
-		if one.label < len(counts) {
-			counts[one.label]++
-		}
-	}
-	order := make([]int, len(counts))
-	for c := range order {
-		order[c] = c
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(counts[b], counts[a]) })
-	class := map[int]string{}
-	dots := webpage.Dots{Title: "Where the model sees nodes: those of which it says the like lie together", Note: "Colors are labels. Both directions are those in which what the model says varies most (the principal components of its log-probabilities).",
-		Says: d.What}
-	for i, c := range order {
-		if counts[c] == 0 {
-			continue
-		}
-		if i < webpage.Colors {
-			class[c] = fmt.Sprintf("c%d", i)
-			dots.Legend = append(dots.Legend, webpage.Key{Class: class[c], Name: fmt.Sprint(m.className(c))})
-			continue
-		}
-		if i == webpage.Colors {
-			dots.Legend = append(dots.Legend, webpage.Key{Class: "other", Name: "other classes"})
-		}
-		class[c] = "other"
-	}
-	for _, one := range v.nodes {
-		title := fmt.Sprintf("%v: %v", one.name, m.className(one.label))
-		if one.class != one.label {
-			title += fmt.Sprintf(", taken for %v", m.className(one.class))
-		}
-		dots.Dots = append(dots.Dots, webpage.Dot{X: one.place[0], Y: one.place[1], Class: cmp.Or(class[one.label], "other"), Title: title, Link: "/?id=" + url.QueryEscape(fmt.Sprint(one.name))})
-	}
-	d.Map = dots.HTML()
-	return page{template: "map.html", data: d}, nil
 }

@@ -143,7 +143,8 @@ func (s *server) head(x *state, r *http.Request, here, title string) webpage.Hea
 	add("Features", pathFeatures, len(m.ColumnsOf(store.RoleFeature)) > 0)
 	add("Runs", pathRuns, true)
 	add("Mistakes", pathMistakes, nodes != nil && nodes.hasClasses())
-	add("Map", pathMap, nodes != nil && nodes.hasClasses())
+	links, _ := modelOf[*linkModel](x, "")
+	add("Map", pathMap, nodes != nil && nodes.hasClasses() || links != nil)
 	return h
 }
 

@@ -164,12 +164,37 @@ func TestPagesWithoutClasses(t *testing.T) {
 	if text := s.page("/"); strings.Contains(text, `href="/mistakes"`) || strings.Contains(text, `href="/features"`) || !strings.Contains(text, `href="/runs"`) {
 		t.Errorf("the store's page: %s", withoutStyle(text))
 	}
-	for _, path := range []string{"/mistakes", "/map"} {
+	for _, path := range []string{"/mistakes", "/map?model=no"} {
 		if status, text := s.do("GET", path, ""); status != http.StatusBadRequest && status != http.StatusNotFound || !strings.Contains(text, `role="alert"`) {
 			t.Errorf("%s: status %d, %s", path, status, withoutStyle(text))
 		}
 	}
 	if text := s.page("/runs"); !strings.Contains(text, "MRR") {
+		t.Errorf("runs: %s", withoutStyle(text))
+	}
+}
+
+// TestTemporalStore: a store whose only model predicts edges at moments is served for look-ups alone.
+func TestTemporalStore(t *testing.T) {
+	var b strings.Builder
+	for i := range 600 {
+		fmt.Fprintf(&b, "u%d\ti%d\t%d\n", i%20, i*7%30, 1000+i)
+	}
+	work := clitest.Put(t, t.TempDir(), map[string][]byte{"edges.tsv": []byte(b.String())})
+	dir := filepath.Join(work, "s.gstore")
+	clitest.MustRun(t, "ingest", filepath.Join(work, "edges.tsv"), dir, "--columns", "src,dst,timestamp", "--quiet")
+	clitest.MustRun(t, "train", dir, "--task", "temporal", "--dim", "8", "--negatives", "5", "--epochs", "1", "--quiet")
+	s := serve(t, dir)
+	if status, text := s.do("GET", "/v1/nodes?id=u3", ""); status != http.StatusOK || !strings.Contains(text, `"degree":30`) {
+		t.Errorf("status %d: %s", status, text)
+	}
+	if status, _ := s.do("POST", "/v1/predict", `{"nodes": ["u3"]}`); status != http.StatusNotFound {
+		t.Errorf("a prediction: status %d", status)
+	}
+	if !strings.Contains(s.log.String(), "predicts edges at moments") {
+		t.Errorf("the log does not say why there is no model: %s", s.log.String())
+	}
+	if text := s.page("/runs"); !strings.Contains(text, "edges at moments") || !strings.Contains(text, "MRR") {
 		t.Errorf("runs: %s", withoutStyle(text))
 	}
 }

@@ -289,7 +289,7 @@ func (s *server) tell(address string) {
 	}
 	fmt.Fprintf(s.e.Stdout, "%s: version %d, %d nodes, %d edges\n", s.dir, m.Version, m.Nodes, m.Edges)
 	if len(list) == 0 {
-		fmt.Fprintf(s.e.Stdout, "no trained model yet: look-ups alone, until gstore train %s has made one\n", s.dir)
+		fmt.Fprintf(s.e.Stdout, "no model that can be served: look-ups alone, until gstore train %s has made one\n", s.dir)
 	}
 	for _, l := range list {
 		fmt.Fprintf(s.e.Stdout, "model %s: %s\n", l.Name, l.Which)

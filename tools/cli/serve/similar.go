@@ -10,6 +10,7 @@ import (
 
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
 )
 
@@ -30,9 +31,8 @@ type busy struct{ text string }
 
 func (b *busy) Error() string { return b.text }
 
-// similarTo answers which nodes are most similar to some.
-func (m *nodeModel) similarTo(ctx context.Context, s *server, x *state, questions []eval.Question,
-	o eval.FinderOptions) ([][]eval.Answer, error) {
+// withStates calls f with the finder of all nodes' states, and with what reads them, once they are there.
+func (m *nodeModel) withStates(ctx context.Context, s *server, x *state, f func(of *eval.Finder, rows rowReader) error) error {
 	all := &m.similar
 	s.background(x, &all.begin, all.ready, func(ctx context.Context) {
 		if all.err = all.open(ctx, s, x, m); all.err != nil {
@@ -42,22 +42,31 @@ func (m *nodeModel) similarTo(ctx context.Context, s *server, x *state, question
 	select {
 	case <-all.ready:
 	case <-ctx.Done():
-		return nil, errors.Join(&busy{"the states of all nodes are computed first, once: try again in a while"},
+		return errors.Join(&busy{"the states of all nodes are computed first, once: try again in a while"},
 			ctx.Err())
 	}
 	if all.err != nil {
-		return nil, fmt.Errorf("the states of all nodes: %w", all.err)
+		return fmt.Errorf("the states of all nodes: %w", all.err)
 	}
 	all.turn.Lock()
 	defer all.turn.Unlock()
 	if err := ctx.Err(); err != nil { // it waited too long
-		return nil, err
+		return err
 	}
-	f, err := all.finder.As(o)
-	if err != nil {
-		return nil, err
-	}
-	return askAll(ctx, f, questions)
+	return f(all.finder.Finder, all.states.Embeddings().Read)
+}
+
+// answersOf asks a model questions of a kind.
+func (s *server) answersOf(ctx context.Context, x *state, m finds, questions []eval.Question,
+	o eval.FinderOptions) (answers [][]eval.Answer, err error) {
+	err = m.withStates(ctx, s, x, func(of *eval.Finder, _ rowReader) error {
+		f, err := of.As(o)
+		if err == nil {
+			answers, err = askAll(ctx, f, questions)
+		}
+		return err
+	})
+	return answers, err
 }
 
 // askAll asks a finder in as many questions at a time as it is best asked.
@@ -110,12 +119,14 @@ func (all *similarity) close() (err error) {
 	return err
 }
 
-// finds is a model that has vectors of all nodes.
+// finds is a model that has vectors of all nodes, of which one request asks at a time.
 type finds interface {
 	model
-	similarTo(ctx context.Context, s *server, x *state, questions []eval.Question,
-		o eval.FinderOptions) ([][]eval.Answer, error)
+	withStates(ctx context.Context, s *server, x *state, f func(of *eval.Finder, rows rowReader) error) error
 }
+
+// rowReader reads vectors of a partition's nodes from one on.
+type rowReader = func(ctx context.Context, p store.PartitionID, first uint64, to []byte) error
 
 // nearestRequest asks for the nodes that are most similar to some.
 type nearestRequest struct {
@@ -163,9 +174,64 @@ func (s *server) nearest(ctx context.Context, x *state, r *http.Request) (any, e
 	if err != nil {
 		return nil, err
 	}
-	answers, err := m.similarTo(ctx, s, x, questions, o)
+	answers, err := s.answersOf(ctx, x, m, questions, o)
 	if err != nil {
 		return nil, err
 	}
 	return x.named(ctx, m, questions, answers)
+}
+
+// embeddingsRequest asks for the vectors of nodes.
+type embeddingsRequest struct {
+	Model string `json:"model" doc:"its name; left out: the default"`
+	IDs   []id   `json:"nodes"`
+}
+
+type embeddingsAnswer struct {
+	Version    uint64            `json:"version"`
+	Model      string            `json:"model"`
+	Embeddings []embeddingAnswer `json:"embeddings"`
+}
+
+type embeddingAnswer struct {
+	ID     any       `json:"id"`
+	Vector []float32 `json:"vector" doc:"a model of nodes: its state below the last layer; of links: the node's embedding, or its encoder's state"`
+}
+
+// embeddings answers POST /v1/embeddings.
+func (s *server) embeddings(ctx context.Context, x *state, r *http.Request) (any, error) {
+	var k embeddingsRequest
+	if err := decode(r, &k); err != nil {
+		return nil, err
+	}
+	m, err := modelOf[finds](x, k.Model)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkIDs(len(k.IDs)); err != nil {
+		return nil, err
+	}
+	nodes, err := x.ids.nodes(ctx, k.IDs)
+	if err != nil {
+		return nil, err
+	}
+	names, err := x.ids.names(ctx, nodes)
+	if err != nil {
+		return nil, err
+	}
+	a := embeddingsAnswer{Version: x.st.Manifest().Version, Model: m.about().Which}
+	err = m.withStates(ctx, s, x, func(of *eval.Finder, rows rowReader) error {
+		dim := of.Dim()
+		done, err := s.answers.carry(ctx, int64(len(nodes)*dim)*numberBytes)
+		if err != nil {
+			return err
+		}
+		defer done()
+		vectors, err := of.Vectors(ctx, nodes, rows)
+		for i := 0; err == nil && i < len(nodes); i++ {
+			a.Embeddings = append(a.Embeddings, embeddingAnswer{names[i], vectors[i*dim : (i+1)*dim]})
+		}
+		return err
+	})
+	return a, err
 }

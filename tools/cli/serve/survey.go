@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/store"
 )
 
@@ -25,11 +26,13 @@ type survey struct {
 	of    atomic.Int64 // nodes to ask of
 	err   error
 
-	nodes  []surveyed
-	drawn  int  // at random, of which nodes are those with labels
-	all    bool // drawn are all nodes of the store
-	parts  bool // nodes are not of the part that trains
-	longer bool // there was no time for all
+	nodes []surveyed
+	drawn int  // at random, of which nodes are those with labels
+	all   bool // drawn are all nodes of the store
+	parts bool // nodes are not of the part that trains
+	// ofLabels says that nodes have labels, which the model was asked for.
+	ofLabels bool
+	longer   bool // there was no time for all
 }
 
 // surveyed is a node of a survey.
@@ -38,7 +41,7 @@ type surveyed struct {
 	name         any
 	label, class int
 	probability  float32
-	place        [2]float64 // on the map
+	at           [2]float64 // on the map
 }
 
 // A survey draws so many nodes, and asks of so many of those that have labels, a few at a time and for so long.
@@ -48,6 +51,8 @@ const (
 	surveyBytes = 2 << 20 // of what the model says of them
 	surveyBatch = 16
 	surveyTime  = 60 * time.Second
+	// reloadSurvey is after how many seconds a page that waits for a survey is loaded again.
+	reloadSurvey = 2
 )
 
 // sample draws distinct nodes, all of a small store, always the same ones of a version.
@@ -115,7 +120,36 @@ func (v *survey) ask(ctx context.Context, s *server, x *state, m *nodeModel) err
 		says = append(says, part...)
 	}
 	v.nodes = kept
-	v.map2(says, out)
+	for i, p := range says {
+		says[i] = float32(math.Log(max(float64(p), 1e-6)))
+	}
+	v.place(says, out)
+	return v.named(ctx, x)
+}
+
+// read makes a survey of vectors, whose labels are types of nodes.
+func (v *survey) read(ctx context.Context, s *server, x *state, m finds) error {
+	types := map[string]int{}
+	for k, t := range x.st.Manifest().Schema.NodeTypes {
+		types[t.Name] = k
+	}
+	err := m.withStates(ctx, s, x, func(of *eval.Finder, rows rowReader) error {
+		nodes, all := x.sample(min(surveyNodes, max(100, surveyBytes/(4*of.Dim()))))
+		v.all, v.drawn = all, len(nodes)
+		for _, node := range nodes {
+			v.nodes = append(v.nodes, surveyed{node: node, label: types[typeOf(x.st.Manifest(), node)]})
+		}
+		vectors, err := of.Vectors(ctx, nodes, rows)
+		if err == nil {
+			v.place(vectors, of.Dim())
+		}
+		return err
+	})
+	return errors.Join(err, v.named(ctx, x))
+}
+
+// named looks the nodes' ids up.
+func (v *survey) named(ctx context.Context, x *state) error {
 	nodes := make([]store.NodeID, len(v.nodes))
 	for i := range v.nodes {
 		nodes[i] = v.nodes[i].node
@@ -154,13 +188,13 @@ func (v *survey) choose(ctx context.Context, x *state, m *nodeModel) error {
 		}
 		for i, node := range part {
 			label := int32(binary.LittleEndian.Uint32(codes[4*i:]))
-			if label < 0 || !hasRows(labels, typeOf(man, node)) || split != nil && parts[i] != store.SplitTest && parts[i] != store.SplitValid {
+			if label < 0 || int(label) >= m.cp.Model.Out || !hasRows(labels, typeOf(man, node)) || split != nil && parts[i] != store.SplitTest && parts[i] != store.SplitValid {
 				continue
 			}
 			v.nodes = append(v.nodes, surveyed{node: node, label: int(label)})
 		}
 	}
-	v.parts = split != nil
+	v.ofLabels, v.parts = true, split != nil
 	if len(v.nodes) > surveyNodes { // evenly of all
 		rng := rand.New(rand.NewPCG(man.Version, 1))
 		rng.Shuffle(len(v.nodes), func(i, j int) { v.nodes[i], v.nodes[j] = v.nodes[j], v.nodes[i] })
@@ -169,10 +203,9 @@ func (v *survey) choose(ctx context.Context, x *state, m *nodeModel) error {
 	return nil
 }
 
-// surveyOf is the survey of a model, nil while it is made.
-func (s *server) surveyOf(ctx context.Context, x *state, m *nodeModel) (*survey, error) {
-	v := &m.survey
-	s.background(x, &v.begin, v.ready, func(ctx context.Context) { v.err = v.ask(ctx, s, x, m) })
+// surveyOf is the survey of a model, made by make, nil while it is.
+func (s *server) surveyOf(ctx context.Context, x *state, v *survey, make func(ctx context.Context) error) (*survey, error) {
+	s.background(x, &v.begin, v.ready, func(ctx context.Context) { v.err = make(ctx) })
 	if !readySoon(ctx, v.ready) {
 		return nil, ctx.Err()
 	}
@@ -181,11 +214,18 @@ func (s *server) surveyOf(ctx context.Context, x *state, m *nodeModel) (*survey,
 
 // what says of which nodes a survey is.
 func (v *survey) what() string {
-	text := fmt.Sprintf("%d nodes with labels", len(v.nodes))
+	text := fmt.Sprintf("%d nodes", len(v.nodes))
+	if v.ofLabels {
+		text += " with labels"
+	}
 	if v.parts {
 		text += " that the model was not trained with"
 	}
-	if !v.all {
+	switch {
+	case v.all:
+	case v.drawn == len(v.nodes):
+		text += " drawn at random"
+	default:
 		text += fmt.Sprintf(", of %d drawn at random", v.drawn)
 	}
 	if v.longer {
@@ -194,15 +234,15 @@ func (v *survey) what() string {
 	return text
 }
 
-// map2 places nodes by the two directions in which the logarithms of what the model says of them vary most (principal components).
-func (v *survey) map2(says []float32, out int) {
+// place places nodes by the two directions in which their vectors, [nodes × dim], vary most (principal components).
+func (v *survey) place(vectors []float32, dim int) {
 	n := len(v.nodes)
 	rows := make([][]float64, n)
-	mean := make([]float64, out)
+	mean := make([]float64, dim)
 	for i := range rows {
-		rows[i] = make([]float64, out)
-		for c, p := range says[i*out : (i+1)*out] {
-			rows[i][c] = math.Log(max(float64(p), 1e-6))
+		rows[i] = make([]float64, dim)
+		for c, p := range vectors[i*dim : (i+1)*dim] {
+			rows[i][c] = float64(p)
 			mean[c] += rows[i][c] / float64(n)
 		}
 	}
@@ -215,7 +255,7 @@ func (v *survey) map2(says []float32, out int) {
 	for k := range 2 {
 		axis := principal(rows, first)
 		for i, row := range rows {
-			v.nodes[i].place[k] = dot(row, axis)
+			v.nodes[i].at[k] = dot(row, axis)
 		}
 		first = axis
 	}
