@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 // played are the pages whose blocks of commands (```sh) run, in their order and in one folder, from the repository's root. A
 // block of output (```text) behind one says what it prints. The comment above a block that cannot run here says so:
 // <!-- not played: why -->.
-var played = []string{"README.md", "docs/tutorial.md", "docs/recipes.md"}
+var played = []string{"README.md", "docs/tutorial.md", "docs/gallery.md", "docs/recipes.md"}
 
 // TestPagesPlay: the commands of the pages work as printed, and print what the pages show.
 func TestPagesPlay(t *testing.T) {
