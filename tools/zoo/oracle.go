@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -82,7 +83,7 @@ func (r *run) classes(m *model, summary map[string]any) error {
 	if err != nil {
 		return err
 	}
-	relational := r.c.Is("model", relationModels...)
+	relational := slices.Contains(relationModels, m.Model) // what was trained, which a remedy may have changed
 	logits, err := m.forward(h, categories, p.neighbours(m.Undirected, relational, len(m.Relations)))
 	if err != nil {
 		return err

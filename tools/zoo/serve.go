@@ -5,12 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"math"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // serve asks a server of the store of what gstore predict answered, of a new node, and for the page: every request is answered, the server ends
@@ -51,13 +54,16 @@ func (r *run) serve(answer map[string]any) error {
 // served asks a server.
 func (r *run) served(ctx context.Context, address string, answer map[string]any) error {
 	first := r.g.Nodes[0].ID
-	for _, path := range []string{"/v1/store", "/v1/nodes?id=", "/v1/neighbors?id=", "/?id="} {
+	for _, path := range []string{"/v1/store", "/v1/nodes?id=", "/v1/neighbors?id="} {
 		if strings.HasSuffix(path, "=") {
 			path += url.QueryEscape(first)
 		}
 		if _, err := request(ctx, "GET", address+path, nil); err != nil {
 			return err
 		}
+	}
+	if err := pages(ctx, address, "/?id="+url.QueryEscape(first)); err != nil {
+		return err
 	}
 	if r.c.Task() != "node" {
 		return nil
@@ -109,6 +115,44 @@ func (r *run) served(ctx context.Context, address string, answer map[string]any)
 		err = errorf("%s: expected two predictions", b)
 	}
 	return err
+}
+
+// linked are the links of pages to other pages.
+var linked = regexp.MustCompile(`<a href="(/[^"]*)"`)
+
+// mostPages is how many pages are looked at.
+const mostPages = 12
+
+// pages gets the first page, a node's, and those that they lead to, until none loads itself again: each is there, and has neither a script nor
+// what is no number.
+func pages(ctx context.Context, address, node string) error {
+	queue, seen := []string{"/", node}, map[string]bool{"/": true, node: true}
+	for k := 0; k < len(queue) && k < mostPages; {
+		b, err := request(ctx, "GET", address+queue[k], nil)
+		if err != nil {
+			return err
+		}
+		text := string(b)
+		if strings.Contains(text, "<script") || strings.Contains(text, "NaN") || !strings.HasSuffix(strings.TrimSpace(text), "</html>") {
+			return errorf("GET %s: %s", queue[k], text)
+		}
+		if strings.Contains(text, `http-equiv="refresh"`) || strings.Contains(text, "They are counted") {
+			select {
+			case <-time.After(50 * time.Millisecond):
+				continue
+			case <-ctx.Done():
+				return errorf("GET %s is not made: %w", queue[k], ctx.Err())
+			}
+		}
+		for _, l := range linked.FindAllStringSubmatch(text, -1) {
+			to := html.UnescapeString(l[1])
+			if path, _, _ := strings.Cut(to, "?"); !seen[to] && !strings.HasPrefix(path, "/openapi") && path != "/metrics" {
+				queue, seen[to] = append(queue, to), true
+			}
+		}
+		k++
+	}
+	return nil
 }
 
 // request sends a request that must be answered.
