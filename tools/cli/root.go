@@ -79,7 +79,7 @@ func run(ctx context.Context, further []Further, args []string, e *command.Env) 
 	code := exitCode(ctx, err)
 	if err != nil {
 		message := plain(err)
-		fmt.Fprintf(e.Stderr, "gstore: %s\n", message)
+		fmt.Fprintf(e.Stderr, "%s %s\n", e.Failed(), message)
 		if e.JSON {
 			e.Event("error", map[string]any{"message": message, "exit_code": code})
 		}

@@ -39,7 +39,7 @@ func (e *Env) Warn(text string) {
 		e.Event("warning", map[string]any{"text": text})
 		return
 	}
-	fmt.Fprintf(e.Stderr, "gstore: warning: %s\n", text)
+	fmt.Fprintf(e.Stderr, "%s %s\n", e.WarnHead(), text)
 }
 
 // Told is where a command says how its work goes and what came of it: nowhere with --quiet.

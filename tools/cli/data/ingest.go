@@ -328,7 +328,7 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 		return err
 	}
 	if rep.NotText > 0 {
-		fmt.Fprintf(e.Stderr, "gstore: warning: %d node id(s) are no UTF-8 text, such as %q, and are kept byte by byte: convert the file if other tables name them otherwise (iconv -f latin1 -t utf-8)\n", rep.NotText, rep.NotTextSuch)
+		fmt.Fprintf(e.Stderr, "%s %d node id(s) are no UTF-8 text, such as %q, and are kept byte by byte: convert the file if other tables name them otherwise (iconv -f latin1 -t utf-8)\n", e.WarnHead(), rep.NotText, rep.NotTextSuch)
 	}
 	m := rep.Manifest
 	if o.hops > 0 {
@@ -454,7 +454,7 @@ func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir s
 		in.SplitRandom = ingest.UnaskedSplit(src.Describe())
 	}
 	if d := src.Describe(); in.Undirected && d.Task == store.TaskLink {
-		fmt.Fprintln(e.Stderr, "gstore: warning: link prediction needs directed edges: train will refuse this store, which --undirected makes")
+		fmt.Fprintln(e.Stderr, e.WarnHead(), "link prediction needs directed edges: train will refuse this store, which --undirected makes")
 	}
 	if o.hops > 0 {
 		if err := recipe.CheckHop(src.Describe(), &in, o.hopFeatures); err != nil {

@@ -46,7 +46,7 @@ func printLabels(e *command.Env, splits []string, ms []eval.Metrics) {
 
 // labelsHeader and labelsLine are the table of epochs of a model of several labels a node.
 func labelsHeader(e *command.Env) {
-	fmt.Fprintf(e.Told(), "%5s  %8s  %14s   %13s  %14s  %8s  %10s\n", "epoch", "loss", "valid micro F1", "test micro F1", "valid macro F1", "seconds", "read")
+	e.TellHeader("%5s  %8s  %14s   %13s  %14s  %8s  %10s", "epoch", "loss", "valid micro F1", "test micro F1", "valid macro F1", "seconds", "read")
 }
 
 func labelsLine(e *command.Env, r train.Epoch) {
@@ -60,7 +60,7 @@ func labelsLine(e *command.Env, r train.Epoch) {
 	if r.Best {
 		mark = "*"
 	}
-	fmt.Fprintf(e.Told(), "%5d  %8.4f  %14s%s  %13s  %14s  %8.3f  %10s\n", r.Epoch, r.Loss, cell(r.ValidMicro), mark, cell(r.TestMicro), cell(r.ValidMacro), r.Seconds, command.FormatSize(r.BytesRead))
+	fmt.Fprintf(e.Told(), "%5d  %8.4f  %s  %13s  %14s  %8.3f  %10s\n", r.Epoch, r.Loss, e.Best(fmt.Sprintf("%14s%s", cell(r.ValidMicro), mark), r.Best), cell(r.TestMicro), cell(r.ValidMacro), r.Seconds, command.FormatSize(r.BytesRead))
 }
 
 // unbeatenLabels is [unbeaten] for several labels a node.

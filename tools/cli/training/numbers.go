@@ -48,7 +48,7 @@ func printNumbers(e *command.Env, splits []string, ms []eval.Metrics) {
 
 // numbersHeader and numbersLine are the table of epochs of a model of numbers.
 func numbersHeader(e *command.Env) {
-	fmt.Fprintf(e.Told(), "%5s  %8s  %10s  %10s   %10s  %8s  %8s  %10s\n", "epoch", "loss", "train MAE", "valid MAE", "test MAE", "valid R²", "seconds", "read")
+	e.TellHeader("%5s  %8s  %10s  %10s   %10s  %8s  %8s  %10s", "epoch", "loss", "train MAE", "valid MAE", "test MAE", "valid R²", "seconds", "read")
 }
 
 func numbersLine(e *command.Env, r train.Epoch) {
@@ -65,5 +65,5 @@ func numbersLine(e *command.Env, r train.Epoch) {
 	if r.Best {
 		mark = "*"
 	}
-	fmt.Fprintf(e.Told(), "%5d  %8.4f  %10s  %10s%s  %10s  %8s  %8.3f  %10s\n", r.Epoch, r.Loss, cell(r.TrainMAE), cell(r.ValidMAE), mark, cell(r.TestMAE), r2, r.Seconds, command.FormatSize(r.BytesRead))
+	fmt.Fprintf(e.Told(), "%5d  %8.4f  %10s  %s  %10s  %8s  %8.3f  %10s\n", r.Epoch, r.Loss, cell(r.TrainMAE), e.Best(fmt.Sprintf("%10s%s", cell(r.ValidMAE), mark), r.Best), cell(r.TestMAE), r2, r.Seconds, command.FormatSize(r.BytesRead))
 }

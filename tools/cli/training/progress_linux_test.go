@@ -88,3 +88,35 @@ func TestProgressInEpoch(t *testing.T) {
 		t.Errorf("without a terminal: exit code %d, %q", code, stderr)
 	}
 }
+
+// TestColors: on a terminal the best epochs are green, the result is bold and errors are red; elsewhere, and with NO_COLOR, nothing is.
+func TestColors(t *testing.T) {
+	args := []string{"train", coraStore(t), "--hidden", "4", "--epochs", "2"}
+	run := func(args []string) string {
+		tty, said := terminal(t, 100)
+		cli.Run(t.Context(), args, strings.NewReader(""), tty, tty)
+		return said()
+	}
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+	text := run(args)
+	for _, want := range []string{"\x1b[2mepoch ", "\x1b[1mtest accuracy "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q lacks %q", text, want)
+		}
+	}
+	if !regexp.MustCompile(`\x1b\[32m *[0-9.]+\*\x1b\[0m`).MatchString(text) {
+		t.Errorf("no epoch is green in %q", text)
+	}
+	if text := run([]string{"train", "/does/not/exist"}); !strings.Contains(text, "\x1b[1;31mgstore:\x1b[0m ") {
+		t.Errorf("an error says %q", text)
+	}
+	t.Setenv("NO_COLOR", "1")
+	if text := run(args); strings.Contains(text, "\x1b[") {
+		t.Errorf("with NO_COLOR: %q", text)
+	}
+	t.Setenv("NO_COLOR", "")
+	if _, stdout, stderr := clitest.Run(t, args...); strings.Contains(stdout+stderr, "\x1b") {
+		t.Errorf("without a terminal: %q", stdout)
+	}
+}

@@ -120,11 +120,11 @@ func printSummary(e *command.Env, s *train.Summary, names []string, saved savedR
 	}
 	switch {
 	case numbers:
-		fmt.Fprintf(to, "%s, best epoch %d of %d\n", errorsText(s.Errors), s.BestEpoch, len(s.EpochSeconds))
+		e.TellResult("%s, best epoch %d of %d", errorsText(s.Errors), s.BestEpoch, len(s.EpochSeconds))
 	case several:
-		fmt.Fprintf(to, "%s, best epoch %d of %d\n", f1Text(s.F1), s.BestEpoch, len(s.EpochSeconds))
+		e.TellResult("%s, best epoch %d of %d", f1Text(s.F1), s.BestEpoch, len(s.EpochSeconds))
 	default:
-		fmt.Fprintf(to, "test accuracy %s, valid %s, best epoch %d of %d\n", command.FormatPercent(s.TestAccuracy), command.FormatPercent(s.ValidAccuracy), s.BestEpoch, len(s.EpochSeconds))
+		e.TellResult("test accuracy %s, valid %s, best epoch %d of %d", command.FormatPercent(s.TestAccuracy), command.FormatPercent(s.ValidAccuracy), s.BestEpoch, len(s.EpochSeconds))
 	}
 	if s.ValidBalanced != nil && s.TestBalanced != nil {
 		fmt.Fprintf(to, "balanced accuracy (the mean over classes): test %s, valid %s, by which the best epoch is chosen\n",
@@ -142,7 +142,7 @@ func printSummary(e *command.Env, s *train.Summary, names []string, saved savedR
 	if !validated {
 		fmt.Fprintln(to, "the split has no validation nodes: the model is the last epoch's")
 	}
-	fmt.Fprintf(to, "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
+	e.TellDetail("%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s",
 		s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), command.FormatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
 	if s.BytesRead >= 1<<30 {
 		fmt.Fprintf(to, "of these training read %s, evaluation and history %s; of temporary files %s were read and %s written\n", command.FormatSize(s.TrainBytesRead),

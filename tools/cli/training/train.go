@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -431,7 +432,7 @@ func tellOutlook(e *command.Env, o *planning.Outlook) {
 // warnOutlook warns where much is expected to be lost.
 func warnOutlook(e *command.Env, o *planning.Outlook) {
 	if o != nil && o.Warn() {
-		fmt.Fprintf(e.Stderr, "gstore: warning: a loss of about %.1f points of accuracy is expected: %s\n", o.LossPoints, o.Advice)
+		fmt.Fprintf(e.Stderr, "%s a loss of about %.1f points of accuracy is expected: %s\n", e.WarnHead(), o.LossPoints, o.Advice)
 	}
 }
 
@@ -466,7 +467,7 @@ func explain(e *command.Env, cs []nn.Choice) {
 
 // printProfile says where training's time went.
 func printProfile(e *command.Env, p progress.Profile) {
-	fmt.Fprintf(e.Told(), "training time: wait for macro-batches %.2f s, for samples %.2f s, forward %.2f s, backward %.2f s, optimiser %.2f s\n",
+	e.TellDetail("training time: wait for macro-batches %.2f s, for samples %.2f s, forward %.2f s, backward %.2f s, optimiser %.2f s",
 		p.Wait.Seconds(), p.Sample.Seconds(), p.Forward.Seconds(), p.Backward.Seconds(), p.Optimize.Seconds())
 }
 
@@ -489,30 +490,39 @@ func trainHooks(e *command.Env, m *store.Manifest) train.Hooks {
 			},
 		}
 	}
+	header, line := accuracyHeader, accuracyLine
 	switch {
 	case m.NumberLabels():
-		return train.Hooks{Start: func(config.Config) { numbersHeader(e) }, Epoch: func(r train.Epoch) { numbersLine(e, r) }}
+		header, line = numbersHeader, numbersLine
 	case m.LabelSets() != nil:
-		return train.Hooks{Start: func(config.Config) { labelsHeader(e) }, Epoch: func(r train.Epoch) { labelsLine(e, r) }}
+		header, line = labelsHeader, labelsLine
 	}
+	var begin sync.Once // behind what is said of the run
 	return train.Hooks{
-		Start: func(config.Config) {
-			fmt.Fprintf(e.Told(), "%5s  %8s  %7s  %7s  %6s  %8s  %10s\n", "epoch", "loss", "train %", "valid %", "test %", "seconds", "read")
-		},
+		Start: func(config.Config) {},
 		Epoch: func(r train.Epoch) {
-			valid, test, mark := "", "", " "
-			if r.ValidAccuracy >= 0 {
-				valid = fmt.Sprintf("%.2f", 100*r.ValidAccuracy)
-			}
-			if r.TestAccuracy >= 0 {
-				test = fmt.Sprintf("%.2f", 100*r.TestAccuracy)
-			}
-			if r.Best {
-				mark = "*"
-			}
-			fmt.Fprintf(e.Told(), "%5d  %8.4f  %7.2f  %6s%s  %6s  %8.3f  %10s\n", r.Epoch, r.Loss, 100*r.TrainAccuracy, valid, mark, test, r.Seconds, command.FormatSize(r.BytesRead))
+			begin.Do(func() { header(e) })
+			line(e, r)
 		},
 	}
+}
+
+func accuracyHeader(e *command.Env) {
+	e.TellHeader("%5s  %8s  %7s  %7s  %6s  %8s  %10s", "epoch", "loss", "train %", "valid %", "test %", "seconds", "read")
+}
+
+func accuracyLine(e *command.Env, r train.Epoch) {
+	valid, test, mark := "", "", " "
+	if r.ValidAccuracy >= 0 {
+		valid = fmt.Sprintf("%.2f", 100*r.ValidAccuracy)
+	}
+	if r.TestAccuracy >= 0 {
+		test = fmt.Sprintf("%.2f", 100*r.TestAccuracy)
+	}
+	if r.Best {
+		mark = "*"
+	}
+	fmt.Fprintf(e.Told(), "%5d  %8.4f  %7.2f  %s  %6s  %8.3f  %10s\n", r.Epoch, r.Loss, 100*r.TrainAccuracy, e.Best(fmt.Sprintf("%6s%s", valid, mark), r.Best), test, r.Seconds, command.FormatSize(r.BytesRead))
 }
 
 // printFinished says that a run that was resumed had nothing left to do, if finished is its number.

@@ -156,9 +156,9 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		if s.Shared != nil {
 			against = fmt.Sprintf("@20 %.4f, @50 %.4f, @100 %.4f; against the negatives that all edges share", s.Shared.Hits20, s.Shared.Hits50, s.Shared.Hits100)
 		}
-		fmt.Fprintf(e.Told(), "test MRR %.4f, hits@1 %.4f, @3 %.4f, @10 %.4f (%s); valid MRR %.4f\n", s.TestMRR, s.TestHits1, s.TestHits3, s.TestHits10, against, s.ValidMRR)
+		e.TellResult("test MRR %.4f, hits@1 %.4f, @3 %.4f, @10 %.4f (%s); valid MRR %.4f", s.TestMRR, s.TestHits1, s.TestHits3, s.TestHits10, against, s.ValidMRR)
 	}
-	fmt.Fprintf(e.Told(), "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
+	e.TellDetail("%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s",
 		s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), command.FormatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
 	printProfile(e, s.Profile)
 	printDeviceRows(e, s.DeviceRows)
@@ -218,7 +218,7 @@ func linkHooks(e *command.Env) link.Hooks {
 	return link.Hooks{
 		Start: func(c link.Config, why []string) {
 			fmt.Fprintf(e.Told(), "plan %s: %s\n", c.Plan, strings.Join(why, "; "))
-			fmt.Fprintf(e.Told(), "%5s  %8s  %9s  %7s  %8s  %8s  %10s\n", "epoch", "loss", "valid MRR", "hits@10", "seconds", "CPU s", "read")
+			e.TellHeader("%5s  %8s  %9s  %7s  %8s  %8s  %10s", "epoch", "loss", "valid MRR", "hits@10", "seconds", "CPU s", "read")
 		},
 		Epoch: func(r link.Epoch) {
 			mrr, hits := "", ""

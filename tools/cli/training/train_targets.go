@@ -97,7 +97,7 @@ func runTrainTargets(ctx context.Context, e *command.Env, st *store.Store, dir s
 		return nil
 	}
 	printFinished(e, saved.Finished, len(s.EpochSeconds))
-	fmt.Fprintf(e.Stdout, "test of %s, protocol %s, model of epoch %d: %s\n", s.Task, s.Protocol, s.BestEpoch, scoreText(s.Kind, s.Test))
+	fmt.Fprintln(e.Stdout, e.Strong(fmt.Sprintf("test of %s, protocol %s, model of epoch %d: %s", s.Task, s.Protocol, s.BestEpoch, scoreText(s.Kind, s.Test))))
 	fmt.Fprint(e.Stdout, baselinesText(s.Kind, s.TestConstant, s.TestLast))
 	fmt.Fprintf(e.Told(), "model: %s\n", saved.Path)
 	fmt.Fprintf(e.Told(), "%d sampled rows were none later than what they were sampled for; %.1f s (%.1f CPU s), %s peak memory; %s, %s\n",
@@ -144,14 +144,14 @@ func targetsHooks(e *command.Env) targets.Hooks {
 			kind = s.Kind
 			fmt.Fprintf(e.Told(), "%s (%s), protocol %s: %d rows train; validation, always the same: %s; the row's last target: %s\n",
 				s.Task, s.Kind, s.Protocol, s.TrainRows, scoreText(kind, s.ValidConstant), scoreText(kind, s.ValidLast))
-			fmt.Fprintf(e.Told(), "%5s  %8s  %8s  %s\n", "epoch", "loss", "seconds", "validation")
+			e.TellHeader("%5s  %8s  %8s  %s", "epoch", "loss", "seconds", "validation")
 		},
 		Epoch: func(r targets.Epoch) {
 			mark := ""
 			if r.Best {
 				mark = " *"
 			}
-			fmt.Fprintf(e.Told(), "%5d  %8.4f  %8.3f  %s%s\n", r.Epoch, r.Loss, r.Seconds, scoreText(kind, r.Valid), mark)
+			fmt.Fprintf(e.Told(), "%5d  %8.4f  %8.3f  %s\n", r.Epoch, r.Loss, r.Seconds, e.Best(scoreText(kind, r.Valid)+mark, r.Best))
 		},
 	}
 }

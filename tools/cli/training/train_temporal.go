@@ -171,14 +171,14 @@ func temporalHooks(e *command.Env) temporal.Hooks {
 	return temporal.Hooks{
 		Start: func(_ temporal.Config, s temporal.Summary) {
 			fmt.Fprintf(e.Told(), "%d edges train, %d from time %d on validate, %d from %d on test; %d candidates\n", s.TrainEdges, s.ValidEdges, s.ValidTime, s.TestEdges, s.TestTime, s.Candidates)
-			fmt.Fprintf(e.Told(), "%5s  %8s  %9s  %7s  %8s\n", "epoch", "loss", "valid MRR", "hits@10", "seconds")
+			e.TellHeader("%5s  %8s  %9s  %7s  %8s", "epoch", "loss", "valid MRR", "hits@10", "seconds")
 		},
 		Epoch: func(r temporal.Epoch) {
 			mark := " "
 			if r.Best {
 				mark = "*"
 			}
-			fmt.Fprintf(e.Told(), "%5d  %8.4f  %8.4f%s  %7.4f  %8.3f\n", r.Epoch, r.Loss, r.Valid.MRR, mark, r.Valid.Hits10, r.Seconds)
+			fmt.Fprintf(e.Told(), "%5d  %8.4f  %s  %7.4f  %8.3f\n", r.Epoch, r.Loss, e.Best(fmt.Sprintf("%8.4f%s", r.Valid.MRR, mark), r.Best), r.Valid.Hits10, r.Seconds)
 		},
 	}
 }
