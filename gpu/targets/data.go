@@ -19,6 +19,7 @@ import (
 	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/ingest/formats/database"
+	"github.com/gstore/gstore/store/stats"
 )
 
 // example is a row of a training table.
@@ -77,17 +78,22 @@ func bufferOptions(m *store.Manifest, dev gpu.Device, cfg *Config) buffer.Option
 	return buffer.Options{EngineName: cfg.IOEngine, Both: true, Relations: true, Keys: true, Runs: true, Features: features(m), Threads: cfg.Threads, Pin: gpu.Pin(dev)}
 }
 
-// open reads a store's graph. A budget that is too small is [store.ErrBudget]: for the graph before anything is read, for mini-batches of it
-// before anything is trained.
+// open reads a store's graph. A budget that is too small is [store.ErrBudget] before that.
 func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config, u use) (_ *opened, err error) {
 	m := st.Manifest()
 	if err := check(m); err != nil {
 		return nil, err
 	}
 	o := bufferOptions(m, dev, cfg)
-	account, err := within(ctx, st, dev, cfg, o, u, nil)
-	if err != nil {
-		return nil, err
+	var account budget.Account
+	if cfg.MemoryBytes > 0 {
+		if account, err = accountOf(ctx, st, dev.Info(), cfg, o, u); err != nil {
+			return nil, err
+		}
+		if err := account.Fits(); err != nil {
+			return nil, fmt.Errorf("train: targets of rows: %w", err)
+		}
+		budget.Begin(ctx, &account)
 	}
 	o.MemoryBytes = account.Of(holdsGraph)
 	it, err := buffer.Open(ctx, st, o)
@@ -113,28 +119,14 @@ func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config, u u
 	if err != nil {
 		return nil, err
 	}
-	if cfg.MemoryBytes > 0 {
-		if account, err = within(ctx, st, dev, cfg, o, u, d.graph.Most()); err != nil {
-			return nil, err
-		}
-		budget.Begin(ctx, &account)
-	}
 	return &opened{d, it, account.Of(holdsBatch)}, nil
 }
 
-// within is the account of a run that has a budget, which it must fit: before its graph is read of what is known then, afterwards of all.
-func within(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config, o buffer.Options, u use, most []int) (a budget.Account, err error) {
-	if cfg.MemoryBytes == 0 {
-		return a, nil
-	}
-	if a, err = forecast(ctx, st, dev.Info(), cfg, o, u, most); err == nil {
-		err = a.Fits()
-	}
-	if most == nil && errors.Is(err, store.ErrBudget) { // the refusal names what works whatever the graph is
-		most = slices.Repeat([]int{math.MaxInt}, len(st.Manifest().Schema.Relations))
-		if a, err = forecast(ctx, st, dev.Info(), cfg, o, u, most); err == nil {
-			err = a.Fits()
-		}
+// accountOf says who holds what of a run. Edges are counted for it, as a mini-batch may have as many rows as they lead to.
+func accountOf(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, o buffer.Options, u use) (a budget.Account, err error) {
+	most, err := stats.MostIn(ctx, st, (cfg.MemoryBytes-budget.ProgramBytes)/2)
+	if err == nil {
+		a, err = forecast(ctx, st, info, cfg, o, u, most)
 	}
 	if err != nil {
 		return a, fmt.Errorf("train: targets of rows: %w", err)

@@ -44,8 +44,8 @@ const (
 )
 
 // forecast says who holds what of a run of cfg, which is normalized. Tensors are counted by running the model on a [meter.Device] with a batch
-// of the largest size: of rows all of whose relations have as many neighbours as are sampled, or as the graph has at most. most says
-// how many these are; nil: it is not read yet, and batches count for nothing.
+// of the largest size: of rows all of whose relations have as many neighbours as are sampled, or as the graph has at most, which most
+// says ([stats.MostIn]).
 func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, o buffer.Options, u use, most []int) (a budget.Account, err error) {
 	m := st.Manifest()
 	f, err := buffer.OpenForecaster(ctx, st, o)
@@ -65,9 +65,6 @@ func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, 
 	a.Hold(holdsGraph, graph, false)
 	a.HoldHeap(holdsTimes, 10*int64(m.Nodes)+8*int64(largest))
 	a.HoldHeap(holdsTable, (keyBytes+exampleBytes)*int64(u.examples)+wordBytes*int64(u.listed))
-	if most == nil {
-		return a, nil
-	}
 	if u.kind.recommending() { // vectors, popularity and keys of items, and where they are
 		a.HoldHeap(holdsItems, int64(u.kind.items)*int64(4*cfg.Hidden+5*4+8+16+64))
 	}

@@ -280,3 +280,22 @@ func TestRefusals(t *testing.T) {
 		t.Error("no order latest")
 	}
 }
+
+// TestPlan: the smallest budget that a plan names is one that training takes and keeps, and a smaller one is refused by it.
+func TestPlan(t *testing.T) {
+	dir := shop(t, 60)
+	st, dev := open(t, dir, ingest.Options{}), device(t, 2)
+	c := targets.Config{Targets: filepath.Join(dir, "tasks", "again"), Epochs: 1}
+	p, err := targets.Plan(t.Context(), st, dev.Info(), c)
+	if err != nil || p.Table != "customer" || p.TrainRows != 240 || p.ValidRows != 60 || p.TestRows != 60 || p.Batches != 1 || p.LeastBytes <= 0 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	for bytes, fits := range map[int64]bool{p.LeastBytes: true, p.LeastBytes - 1<<20: false} {
+		c.MemoryBytes = bytes
+		q, planned := targets.Plan(t.Context(), st, dev.Info(), c)
+		_, trained := targets.Train(t.Context(), st, dev, c, targets.Hooks{})
+		if q.LeastBytes != p.LeastBytes || (planned == nil) != fits || (trained == nil) != fits || !fits && (!errors.Is(planned, store.ErrBudget) || !errors.Is(trained, store.ErrBudget)) {
+			t.Errorf("of %d bytes, %d are the least: plan says %v, train %v", bytes, q.LeastBytes, planned, trained)
+		}
+	}
+}

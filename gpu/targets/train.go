@@ -84,20 +84,12 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 		hooks.Resume(state != nil, at.Epoch, at.Place.Step, at.Place.Batch)
 	}
 	watch := run.Watch()
-	tables, err := readTables(ctx, cfg.Targets)
-	if err == nil {
-		err = findClasses(tables.task, tables.train, tables.valid, tables.test)
-	}
+	tables, u, err := begin(ctx, st.Manifest(), &cfg)
 	if err != nil {
 		return nil, err
 	}
-	m := st.Manifest()
-	if err := checkTask(m, tables.task); err != nil {
-		return nil, err
-	}
-	cfg.fit(m, tables.task)
-	k := kindOf(m, tables.task, cfg.Hidden, -1)
-	o, err := open(ctx, st, dev, &cfg, use{entity: tables.task.Table, examples: tables.rows(), train: true, kind: k, listed: tables.words()})
+	m, k := st.Manifest(), u.kind
+	o, err := open(ctx, st, dev, &cfg, u)
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +115,21 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	watch.Stop(&sum.Took, o.it.BytesRead())
 	c.Summary = *sum
 	return c, nil
+}
+
+// begin reads the training table, and fits a configuration to it and the store.
+func begin(ctx context.Context, m *store.Manifest, cfg *Config) (tables tables, u use, err error) {
+	if tables, err = readTables(ctx, cfg.Targets); err == nil {
+		err = findClasses(tables.task, tables.train, tables.valid, tables.test)
+	}
+	if err == nil {
+		err = checkTask(m, tables.task)
+	}
+	if err != nil {
+		return tables, u, err
+	}
+	cfg.fit(m, tables.task)
+	return tables, use{entity: tables.task.Table, examples: tables.rows(), train: true, kind: kindOf(m, tables.task, cfg.Hidden, -1), listed: tables.words()}, nil
 }
 
 // prepare resolves the training table and makes the sampler.

@@ -82,22 +82,6 @@ func (g *Graph) sort(a *buffer.Adjacency, s buffer.Span) {
 	}
 }
 
-// Most is how many neighbours a row has at most from which edges of each of the graph's relations lead to it, at any time.
-func (g *Graph) Most() []int {
-	most := make([]int, g.relations)
-	for row := range g.in.Rows() {
-		span := g.in.Span(uint32(row))
-		for lo := span.Begin; lo < span.End; {
-			relation, n := g.in.Relations[lo], 0
-			for ; lo < span.End && g.in.Relations[lo] == relation; lo++ {
-				n++
-			}
-			most[relation] = max(most[relation], n)
-		}
-	}
-	return most
-}
-
 // Known are the rows from which edges of a relation lead to a row and that were known at a moment, the earliest first. They are the graph's.
 func (g *Graph) Known(row uint32, relation int, moment int64) []uint32 {
 	return g.known(g.in, row, relation, moment)

@@ -87,6 +87,39 @@ func TestUndirectedDegrees(t *testing.T) {
 	}
 }
 
+// TestMostIn compares with counts over the plain copy, of all relations at once and of some at a time.
+func TestMostIn(t *testing.T) {
+	for _, o := range []storetest.Options{{Nodes: 900, Edges: 9000, Partitions: 3, Relations: 5}, {Nodes: 4000, Edges: 9000, Partitions: 2, Relations: 300}} {
+		g := storetest.Random(o)
+		s, err := store.Open(storetest.Create(t, g), store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts, want := map[[2]uint64]int{}, make([]int, o.Relations)
+		for i, e := range g.Edges {
+			r := uint64(g.Relations[i])
+			counts[[2]uint64{e[1], r}]++
+			want[r] = max(want[r], counts[[2]uint64{e[1], r}])
+		}
+		for _, memory := range []int64{0, 1} {
+			if got, err := stats.MostIn(t.Context(), s, memory); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%d relations in %d bytes: %v, %v, expected %v", o.Relations, memory, got, err, want)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	s, err := store.Open(storetest.Create(t, storetest.Random(storetest.Options{})), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := stats.MostIn(t.Context(), s, 0); err == nil {
+		t.Error("a store without relations")
+	}
+}
+
 // TestBuckets: buckets hold all edges, each between the partitions of its ends, added up where there are more than cells.
 func TestBuckets(t *testing.T) {
 	g := storetest.Random(storetest.Options{Partitions: 5, Edges: 700})

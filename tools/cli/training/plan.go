@@ -12,6 +12,7 @@ import (
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/link"
+	"github.com/gstore/gstore/gpu/targets"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/gpu/train/history"
 	"github.com/gstore/gstore/gpu/train/ondevice"
@@ -25,9 +26,10 @@ import (
 
 // planOptions are train's, as far as they decide what is read, and what is plan's alone.
 type planOptions struct {
-	node  config.Config
-	link  link.Config
-	bound *command.Options
+	node    config.Config
+	link    link.Config
+	targets targets.Config
+	bound   *command.Options
 
 	task      string
 	reuse     string
@@ -52,9 +54,11 @@ absent neighbours and steps of other classes are expected to cost, and how many
 partitions a fresh ingest had better make. With --device-mem it samples the first
 mini-batches and shows what feature rows cost between host and GPU by what the GPU
 keeps of them. The flags that train has too mean the same, but --epochs: train with
-them runs the plan that is shown.`,
+them runs the plan that is shown. Of --targets, which are trained with the graph in
+memory, it shows the rows, who holds how much memory, and the smallest --mem that works.`,
 		Example: `  gstore plan papers.gstore --mem 4GiB
-  gstore plan kg.gstore --plan beta --buffer 8 --epochs 3 --steps`,
+  gstore plan kg.gstore --plan beta --buffer 8 --epochs 3 --steps
+  gstore plan shop.gstore --targets shop-task`,
 		Args: command.StoreArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.remeasure = cmd.Flags().Changed("measure")
@@ -67,17 +71,17 @@ them runs the plan that is shown.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.task, "task", "auto", "auto (the store's), node or link")
+	f.StringVar(&o.task, "task", "auto", "auto (the store's), node, link, or targets of rows")
 	f.IntVar(&o.epochs, "epochs", 2, "epochs to plan; the first begins with an empty buffer")
 	f.BoolVar(&o.steps, "steps", false, "list every step")
 	f.DurationVar(&o.measure, "measure", 300*time.Millisecond, "how long to measure the device: now if given, else where no figures of it are kept; 0 = estimate no seconds")
-	o.bound = bindTasks(f, &o.node, &o.reuse, &o.link, nil, nil)
+	o.bound = bindTasks(f, &o.node, &o.reuse, &o.link, nil, &o.targets)
 	o.reads.flags(f)
 	for name, group := range map[string]string{"task": "data", "version": "data", "epochs": "plan",
 		"steps": "plan", "measure": "plan", "io-gap": "input and output,expert", "io-request": "input and output,expert", "io-depth": "input and output,expert"} {
 		command.Group(f.Lookup(name), group)
 	}
-	command.Values(f.Lookup("task"), "auto", "node", "link")
+	command.Values(f.Lookup("task"), "auto", "node", "link", "targets")
 	return cmd
 }
 
@@ -110,7 +114,7 @@ func (o *planOptions) check(m *store.Manifest) (links bool, err error) {
 	case "node", "link":
 		links = o.task == "link"
 	default:
-		return false, command.Usagef("--task %s: expected auto, node or link", o.task)
+		return false, command.Usagef("--task %s: expected auto, node, link or targets", o.task)
 	}
 	if o.epochs < 1 {
 		return false, command.Usagef("--epochs %d: expected 1 or more", o.epochs)
@@ -208,6 +212,9 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	m := s.Manifest()
+	if o.targets.Targets != "" || o.task == "targets" {
+		return o.planTargets(ctx, e, s)
+	}
 	links, err := o.check(m)
 	if err != nil {
 		return err

@@ -63,6 +63,9 @@ func TestTrainTargets(t *testing.T) {
 	clitest.Put(t, dir, map[string][]byte{"schema.yaml": []byte(schema)})
 	store := at("s.gstore")
 	run("ingest", at("shop"), store, "--schema", at("schema.yaml"), "--quiet")
+	if out := run("plan", store, "--targets", at("task"), "--hidden", "8"); !strings.Contains(out, "buys (binary_classification) of table users") || !strings.Contains(out, "smallest --mem that works is ") {
+		t.Errorf("plan says %s", out)
+	}
 	out := strings.Split(strings.TrimSpace(run("train", store, "--targets", at("task"), "--epochs", "4", "--hidden", "8", "--json")), "\n")
 	var s struct {
 		Event    string
@@ -124,6 +127,9 @@ func TestTrainTargets(t *testing.T) {
 		"predict " + store + " 77 --at 2025-01-01":                                                `no row of key "77"`,
 		"predict " + store + " --at soon 4":                                                       `"soon" is no moment`,
 		"train " + store + " --task targets":                                                      "--targets",
+		"plan " + store + " --task targets":                                                       "--targets",
+		"plan " + store + " --targets " + at("task") + " --steps":                                 "--steps is for plans of several steps",
+		"plan " + store + " --targets " + at("task") + " --mem 8MiB":                              "budget",
 		"train " + store + " --targets " + at("shop"):                                             "manifest.yaml",
 		"train " + store + " --targets " + at("task") + " --layers 2":                             "--layers",
 		"train " + store + " --targets " + at("task") + " --tensorboard x":                        "--tensorboard is not for targets of rows",
