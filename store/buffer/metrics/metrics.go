@@ -38,7 +38,16 @@ type Writer struct {
 	epochs  int
 	seconds float64
 	resumed bool // lines were left
+	most    int  // lines of steps, and of samples; 0: no bound
+	steps   int  // lines written
+	sampled int
 }
+
+// Bound bounds how many lines of steps, and how many of samples, are written: those of later epochs are left out, of which the epochs' own
+// lines tell. 0 is no bound.
+func (w *Writer) Bound(lines int) { w.most = lines }
+
+func (w *Writer) full(lines int) bool { return w.most > 0 && lines > w.most }
 
 // NewWriter returns a writer that appends lines to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: bufio.NewWriter(w)} }
@@ -143,8 +152,12 @@ func (w *Writer) Epoch(s buffer.Stats) error { return w.EpochRows(s, nil) }
 // EpochRows is Epoch with what feature rows cost between host and device; nil: the device reads them where they are.
 func (w *Writer) EpochRows(s buffer.Stats, rows *cache.Traffic) error {
 	end := s.Start
+	all := !w.full(w.steps + len(s.Steps)) // of an epoch, or none
 	for _, st := range s.Steps {
-		end = max(end, st.End)
+		if end = max(end, st.End); !all {
+			continue
+		}
+		w.steps++
 		err := w.write(Step{
 			Event: "step", Epoch: w.epochs + st.Epoch + 1, Step: st.Step, BytesRead: st.BytesRead, TopologyBytes: st.TopologyBytes, BytesWritten: st.BytesWritten,
 			Requests: st.Requests, Loaded: st.Loaded, Resident: st.Resident, Partitions: listed(st.Partitions), Loads: listed(st.Loads), Edges: st.Edges, NewEdges: st.NewEdges,
@@ -157,10 +170,11 @@ func (w *Writer) EpochRows(s buffer.Stats, rows *cache.Traffic) error {
 	}
 	for i, b := range s.Samples {
 		k := int64(b.At / buffer.SampleInterval)
-		if k < w.samples || i == len(s.Samples)-1 {
+		if k < w.samples || i == len(s.Samples)-1 || w.full(w.sampled+1) {
 			continue
 		}
 		w.samples = k + 1
+		w.sampled++
 		if err := w.write(Sample{Event: "sample", At: w.seconds + b.At.Seconds(), Bytes: b.Bytes, Requests: b.Requests, Train: b.Train.Seconds()}); err != nil {
 			return err
 		}
@@ -179,7 +193,7 @@ func (w *Writer) EpochRows(s buffer.Stats, rows *cache.Traffic) error {
 }
 
 // listedMost is of how many partitions a step's line lists them.
-const listedMost = 256
+const listedMost = 128
 
 func listed(ids []store.PartitionID) (list []int) {
 	if len(ids) > listedMost {

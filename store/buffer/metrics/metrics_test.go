@@ -2,8 +2,10 @@ package metrics_test
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
@@ -67,5 +69,31 @@ func TestRoundTrip(t *testing.T) {
 	}
 	if _, err := metrics.Read(strings.NewReader("no json\n" + text)); err == nil || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("a bad first line: %v", err)
+	}
+}
+
+// TestBound: of a run with more steps and samples than are kept, whole epochs of steps are left out, and epochs stay.
+func TestBound(t *testing.T) {
+	var b bytes.Buffer
+	w := metrics.NewWriter(&b)
+	w.Bound(9)
+	for e := range 4 {
+		s := buffer.Stats{Epoch: e, Policy: "hanoi"}
+		for k := range 4 {
+			s.Steps = append(s.Steps, buffer.StepStats{Epoch: e, Step: k, Partitions: []store.PartitionID{2, 7}, Loads: []store.PartitionID{7}})
+		}
+		for k := range 6 {
+			s.Samples = append(s.Samples, buffer.BandwidthSample{At: time.Duration(5*e+k) * buffer.SampleInterval})
+		}
+		if err := w.Epoch(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := metrics.Read(&b)
+	if err != nil || len(m.Epochs) != 4 || len(m.Steps) != 8 || len(m.Samples) != 9 {
+		t.Fatalf("%v: %d epochs, %d steps, %d samples", err, len(m.Epochs), len(m.Steps), len(m.Samples))
+	}
+	if s := m.Steps[7]; s.Epoch != 2 || !slices.Equal(s.Partitions, []int{2, 7}) || !slices.Equal(s.Loads, []int{7}) {
+		t.Errorf("%+v", s)
 	}
 }

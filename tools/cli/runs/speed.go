@@ -95,10 +95,12 @@ const (
 	drawnPartitions = 256
 )
 
-// residency draws which partitions were in memory at each step of the last epoch, and which of them were read for it.
+// residency draws which partitions were in memory at each step of the last epoch that the file has steps of, and which of them were read for it.
 func residency(m *metrics.File) template.HTML {
-	r := Run{File: m}
-	last := r.last()
+	if len(m.Steps) == 0 {
+		return ""
+	}
+	last := m.Steps[len(m.Steps)-1].Epoch
 	steps := slices.DeleteFunc(slices.Clone(m.Steps), func(s metrics.Step) bool { return s.Epoch != last })
 	if len(steps) < 2 || len(steps) > drawnSteps {
 		return ""

@@ -161,6 +161,14 @@ func (f *finder) nodes(ctx context.Context, ids []id) ([]store.NodeID, error) {
 	return nodes, nil
 }
 
+// known are the nodes of given ids, all of which must be there, and their ids as JSON has them.
+func (f *finder) known(ctx context.Context, ids []id) (nodes []store.NodeID, names []any, err error) {
+	if nodes, err = f.nodes(ctx, ids); err == nil {
+		names, err = f.names(ctx, nodes)
+	}
+	return nodes, names, err
+}
+
 // names are external ids of nodes, as JSON has them.
 func (f *finder) names(ctx context.Context, nodes []store.NodeID) ([]any, error) {
 	list := make([]any, len(nodes))

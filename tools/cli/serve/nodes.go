@@ -160,11 +160,7 @@ func (s *server) lookUp(ctx context.Context, x *state, k *nodesRequest) (any, er
 		return nil, err
 	}
 	defer done()
-	nodes, err := x.ids.nodes(ctx, k.IDs)
-	if err != nil {
-		return nil, err
-	}
-	names, err := x.ids.names(ctx, nodes)
+	nodes, names, err := x.ids.known(ctx, k.IDs)
 	if err != nil {
 		return nil, err
 	}

@@ -58,11 +58,7 @@ func (s *server) predict(ctx context.Context, x *state, r *http.Request) (any, e
 	if err := checkIDs(len(k.IDs) + len(k.New)); err != nil {
 		return nil, err
 	}
-	nodes, err := x.ids.nodes(ctx, k.IDs)
-	if err != nil {
-		return nil, err
-	}
-	names, err := x.ids.names(ctx, nodes)
+	nodes, names, err := x.ids.known(ctx, k.IDs)
 	if err != nil {
 		return nil, err
 	}

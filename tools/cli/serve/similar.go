@@ -211,11 +211,7 @@ func (s *server) embeddings(ctx context.Context, x *state, r *http.Request) (any
 	if err := checkIDs(len(k.IDs)); err != nil {
 		return nil, err
 	}
-	nodes, err := x.ids.nodes(ctx, k.IDs)
-	if err != nil {
-		return nil, err
-	}
-	names, err := x.ids.names(ctx, nodes)
+	nodes, names, err := x.ids.known(ctx, k.IDs)
 	if err != nil {
 		return nil, err
 	}

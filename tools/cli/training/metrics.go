@@ -66,6 +66,9 @@ func keptTable(dir, name string) string {
 	return keptFile(dir, filepath.Base(file), file)
 }
 
+// keptLines is how many lines of steps, and of samples, the store's own file has at most: 10 MiB at most of each, whatever the run is.
+const keptLines = 10_000
+
 // openMetrics opens what is asked for before a run begins. What a run that is resumed wrote stays; below board every process has a
 // file of its own.
 func openMetrics(to metricsTo, resume bool) (l *metricsLog, err error) {
@@ -137,7 +140,9 @@ func (l *metricsLog) goOn(found bool, epochs int) {
 		if err != nil || l.first == nil {
 			return err
 		}
-		m.some = epochs > 0
+		if m.some = epochs > 0; m.kept {
+			m.Bound(keptLines)
+		}
 		return l.first(m.Writer)
 	})
 }
