@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
+import tempfile
 import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -216,6 +218,52 @@ class Store:
         rows = np.empty((len(ids), c.dim) if c.dim > 1 else (len(ids),), c.dtype)
         _lib.call(self._handle, "features", {"column": name}, [ids, rows])
         return rows
+
+    def write_column(
+        self,
+        name: str,
+        rows: Any,
+        *,
+        feature: bool = True,
+        dtype: str = "",
+        normalize: bool = False,
+        keep_versions: int = 2,
+        mem: Union[None, int, str] = None,
+        threads: int = 0,
+        note: str = "",
+    ) -> "Store":
+        """Adds a column of nodes, such as what `gstore.infer` returned, as the store's next version, and opens that.
+
+        rows is an array or a tensor [nodes] or [nodes, dim], row k of internal id k, as `features` returns them. With
+        feature=False models do not read the column unless they are asked to. dtype is what features are stored as ("float32",
+        "bfloat16", "float16", "int8"); normalize brings them to mean 0 and deviation 1. Nothing that is there is written again, and
+        stores that are open stay on their version.
+        """
+        values = rows.detach().cpu().numpy() if hasattr(rows, "detach") else np.asanyarray(rows)
+        if values.ndim not in (1, 2) or len(values) != self.nodes:
+            raise errors.InvalidError(f"column {name!r}: shape {values.shape}, expected ({self.nodes},) or ({self.nodes}, dim)")
+        if values.dtype.kind not in "fiub":
+            raise errors.InvalidError(f"column {name!r}: {values.dtype}, expected numbers")
+        folder = tempfile.mkdtemp(prefix=".gstore-column-", dir=os.path.dirname(os.path.abspath(self.path)))
+        try:
+            file = os.path.join(folder, "rows.npy")
+            out = np.lib.format.open_memmap(file, mode="w+", dtype=values.dtype, shape=values.shape)
+            for begin in range(0, self.nodes, _CHUNK):
+                part = values[begin : begin + _CHUNK]
+                if self.ids == "dense":  # row k of the file is of id k
+                    out[self.external(np.arange(begin, begin + len(part)))] = part
+                else:
+                    out[begin : begin + len(part)] = part
+            out.flush()
+            del out
+            request = {
+                "path": self.path, "name": name, "file": file, "feature": feature, "dtype": dtype, "normalize": normalize,
+                "keep_versions": keep_versions, "memory_bytes": sizes.parse(mem), "threads": threads, "note": note,
+            }  # fmt: skip
+            _lib.call(0, "add", request)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return open(self.path)
 
     def neighbors(self, nodes: Nodes, out: bool = False, relations: bool = False) -> Neighbors:
         """The sources of the edges into nodes, or with `out` the destinations of those from them."""

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
@@ -80,4 +81,47 @@ func appendFiles(ctx context.Context, c *call) (err error) {
 		return err
 	}
 	return c.answer(map[string]any{"version": r.Manifest.Version, "new_nodes": r.NewNodes, "edges_added": r.EdgesAdded, "notes": src.Describe().Notes})
+}
+
+// addRequest says which column of nodes is added to a store: rows of an .npy file, in the order of external ids where these are dense, and else
+// of internal ones.
+type addRequest struct {
+	Path         string `json:"path"`
+	Name         string `json:"name"`
+	File         string `json:"file"`
+	Feature      bool   `json:"feature"` // or a column that models do not read
+	Dtype        string `json:"dtype"`   // of features; "" = as they are
+	Normalize    bool   `json:"normalize"`
+	KeepVersions int    `json:"keep_versions"`
+	MemoryBytes  int64  `json:"memory_bytes"`
+	Threads      int    `json:"threads"`
+	Note         string `json:"note"`
+}
+
+// addColumn adds a column of nodes to a store.
+func addColumn(ctx context.Context, c *call) (err error) {
+	var q addRequest
+	if err := c.decode(&q); err != nil {
+		return err
+	}
+	elem, role := blocks.Invalid, store.RoleNode
+	if q.Feature {
+		role = store.RoleFeature
+	}
+	if q.Dtype != "" {
+		if elem, err = blocks.ParseElemType(q.Dtype); err != nil {
+			return fmt.Errorf("%w: dtype: %w", store.ErrInvalid, err)
+		}
+	}
+	src, err := formats.OpenColumn(nil, q.File, q.Name, role)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	r, err := grow.AppendColumns(ctx, q.Path, src, elem, grow.Options{MemoryBytes: q.MemoryBytes, Threads: q.Threads, KeepVersions: q.KeepVersions,
+		Normalize: q.Normalize, Note: q.Note})
+	if err != nil {
+		return err
+	}
+	return c.answer(map[string]any{"version": r.Manifest.Version})
 }

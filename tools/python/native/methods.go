@@ -44,6 +44,7 @@ var methods = map[string]method{
 	"walks":      {1, walks},
 	"ingest":     {0, ingestGraph},
 	"append":     {0, appendFiles},
+	"add":        {0, addColumn},
 	"loader":     {0, openLoader},
 	"links":      {0, openLinkLoader},
 	"start":      {0, startLoader},

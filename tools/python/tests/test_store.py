@@ -131,6 +131,36 @@ def test_labels_that_are_numbers(tmp_path):
     assert seen == n // 2
 
 
+@pytest.mark.parametrize("strings", [False, True])
+def test_write_column(tmp_path, strings):
+    r = np.random.default_rng(9)
+    n = 900
+    names = np.array([f"v{k}" for k in range(n)], dtype=object)
+    src, dst = r.integers(0, n, 4000), r.integers(0, n, 4000)
+    pandas = pytest.importorskip("pandas")
+    ends = (names[src], names[dst]) if strings else (src, dst)
+    edges = pandas.DataFrame({"src": ends[0], "dst": ends[1]})
+    nodes = pandas.DataFrame({"id": names if strings else np.arange(n), "a": r.random(n)})
+    path = tmp_path / "s.gstore"
+    store = gstore.ingest(path, edges, nodes=nodes, partitions=5)
+    wide = r.standard_normal((store.nodes, 3)).astype(np.float32)
+    second = store.write_column("wide", wide, note="computed")
+    assert (second.version, second.note, store.version) == (2, "computed", 1)
+    assert np.array_equal(second.features("wide"), wide) and second.columns["wide"].role == "feature"
+    ids = r.integers(0, store.nodes, 200)
+    assert np.array_equal(second.features("wide", ids), wide[ids])
+    third = second.write_column("rank", np.arange(store.nodes), feature=False)
+    assert third.columns["rank"].role == "node" and np.array_equal(third.features("rank"), np.arange(store.nodes))
+    scaled = third.write_column("scaled", 5 + 3 * wide, normalize=True, dtype="bfloat16").features("scaled")
+    assert abs(scaled.mean()) < 0.02 and abs(scaled.std() - 1) < 0.02
+    for bad, why in ((wide[1:], "expected"), (wide[:, :, None], "expected"), (np.array(["a"] * store.nodes), "numbers")):
+        with pytest.raises(gstore.errors.InvalidError, match=why):
+            store.write_column("bad", bad)
+    with pytest.raises(gstore.errors.Error, match="already"):
+        third.write_column("wide", wide)
+    assert os.listdir(tmp_path) == ["s.gstore"]
+
+
 def test_several_labels(tmp_path):
     """Rows of 0 and 1 are labels of which a node has any number, in the store and in batches, NaN where none is known; rows with one 1 each
     are classes."""
