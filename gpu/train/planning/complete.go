@@ -14,12 +14,9 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// Names of [config.Config.Absent].
-const ()
-
 // Complete decides what a run does for neighbours that its plan leaves out of memory, or that plan pbs leaves out of a group,
 // where c.Absent says so: it reads the precomputed hop if the store has one, in memory too, and keeps a history if the model can use one
-// and the budget has room for it. Where partitions would nevertheless lose presentPoints or more, c is for plan rows, with batches of a half or a
+// and the budget has room for it, unless the caller said that it is not to. Where partitions would nevertheless lose presentPoints or more, c is for plan rows, with batches of a half or a
 // quarter where they fit and the caller left their size open. Where the model takes none of this, c stays as it is. It
 // returns why, in sentences. c's defaults and c.Features must be filled in.
 func Complete(c *config.Config, ctx context.Context, st *store.Store, info gpu.Info) (why []string, err error) {
@@ -90,6 +87,8 @@ func completeAbsent(c *config.Config, ctx context.Context, st *store.Store, info
 	without, said := *c, why
 	if few, err := fewAttended(c, ctx, st, info, once); err != nil {
 		return why, err
+	} else if refused(c, "history", c.History) {
+		// as it was said
 	} else if few != "" {
 		why, said = append(why, few), append(said, few)
 	} else if err = try(func(d *config.Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old"); err != nil {
@@ -106,6 +105,9 @@ func completeAbsent(c *config.Config, ctx context.Context, st *store.Store, info
 	return append(said, reason), nil
 }
 
+// refused reports whether the caller switched off, by its JSON name, what would else be switched on unasked.
+func refused(c *config.Config, name string, on bool) bool { return !on && slices.Contains(c.Given, name) }
+
 // storedHop is how a run would read the first hop that its store has precomputed.
 type storedHop struct {
 	columns string // for people
@@ -115,7 +117,7 @@ type storedHop struct {
 // readStoredHop is how c would read the hops that the store has for its model; nil where c reads them or there are none. Where the store
 // has those of some features alone, missing says so.
 func readStoredHop(c *config.Config, m *store.Manifest) (_ *storedHop, missing []string) {
-	if c.PrecomputedHop {
+	if c.PrecomputedHop || refused(c, "precomputed_hop", c.PrecomputedHop) {
 		return nil, nil
 	}
 	if c.Relational() {

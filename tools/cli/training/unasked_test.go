@@ -47,3 +47,25 @@ func TestMemoryUnasked(t *testing.T) {
 		}
 	}
 }
+
+// TestSwitchedOff: what is done unasked for absent neighbours is not done where the caller switched it off.
+func TestSwitchedOff(t *testing.T) {
+	dir := coraStore(t)
+	clitest.MustRun(t, "precompute", dir, "--quiet")
+	for _, c := range []struct {
+		args         []string
+		history, hop bool
+	}{{nil, true, true}, {[]string{"--history=false"}, false, true}, {[]string{"--precomputed-hop=false"}, true, false},
+		{[]string{"--history=false", "--precomputed-hop=false"}, false, false}, {[]string{"--absent", "ignore"}, false, false}} {
+		ev := clitest.Events(t, append([]string{"train", dir, "--epochs", "1", "--hidden", "8", "--plan", "hanoi", "--buffer", "2"}, c.args...)...)
+		i := slices.IndexFunc(ev, func(e map[string]any) bool { return e["event"] == "start" })
+		if i < 0 {
+			t.Fatalf("%q: no start in %v", c.args, ev)
+		}
+		config := ev[i]["config"].(map[string]any)
+		hop, _ := config["precomputed_hop"].(bool)
+		if config["history"] != c.history || hop != c.hop {
+			t.Errorf("%q: history %v, hop %v, expected %v and %v", c.args, config["history"], hop, c.history, c.hop)
+		}
+	}
+}
