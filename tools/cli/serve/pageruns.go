@@ -33,6 +33,7 @@ type runsData struct {
 type runOnPage struct {
 	runs.Told
 	Name, Link    string
+	Called        string // of one without a number
 	Number        uint64
 	Version       uint64
 	Started       string
@@ -74,9 +75,15 @@ func (s *server) measurements(ctx context.Context, name string) (r runs.Run, err
 	return runs.Run{File: m, Name: runName(name), Link: template.URL(pathRuns + "/" + name)}, err //nolint:gosec // a name of safe letters
 }
 
+// runName is what people call a run by the name of its file.
 func runName(name string) string {
 	if _, err := strconv.ParseUint(name, 10, 64); err == nil {
 		return "run " + name
+	}
+	if of, ok := strings.CutPrefix(name, "last"); ok { // beside a checkpoint of that name
+		if name = "unfinished run"; of != "" {
+			name += " of " + strings.TrimPrefix(of, "-")
+		}
 	}
 	return name
 }
@@ -93,7 +100,7 @@ func (s *server) underWay() (list []runOnPage) {
 			continue
 		}
 		if info, err := os.Stat(p); err == nil {
-			list = append(list, runOnPage{Name: name, Link: pathRuns + "/" + name, Measured: true, Now: time.Since(info.ModTime()) < lately,
+			list = append(list, runOnPage{Name: name, Called: runName(name), Link: pathRuns + "/" + name, Measured: true, Now: time.Since(info.ModTime()) < lately,
 				Started: info.ModTime().UTC().Format("2006-01-02 15:04:05")})
 		}
 	}
