@@ -174,7 +174,7 @@ check("docs/models.md computes SAGE", np.allclose(page_says["p"], np.load("cora-
 run("train", "cora.gstore", "--epochs", "3", "--metrics", "run.jsonl", "--tensorboard", "board")
 run("report", "run.jsonl", "-o", "run.html", says=["3 epochs"])
 drawn = Path("run.html").read_text()
-check("the report draws loss, accuracy and confusion", all(w in drawn for w in ("Loss of training", "Accuracy", "Confusion, test", "Neural_Networks", "Test accuracy")))
+check("the report draws loss, accuracy and confusion", all(w in drawn for w in ("Loss of training", "Accuracy", "What is taken for what, test", "Neural_Networks", "<dt>test accuracy</dt>")))
 check("TensorBoard has a file of events", len(list(Path("board").glob("events.out.tfevents.*"))) == 1)
 
 # A graph of two relations, directed and not, and every model.
