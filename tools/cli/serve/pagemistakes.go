@@ -26,7 +26,7 @@ type surveyPage struct {
 
 	Matrix   template.HTML
 	Mistakes []mistakeOnPage
-	Of2      string // of the label and the class that were asked for
+	Chosen   string // the label and the class that were asked for
 	More     int
 	Map      template.HTML
 }
@@ -80,7 +80,7 @@ func (s *server) mistakesPage(ctx context.Context, x *state, r *http.Request) (p
 	name := func(c int) string { return fmt.Sprint(m.className(c)) }
 	label, class := r.URL.Query().Get("label"), r.URL.Query().Get("class")
 	if label != "" || class != "" {
-		d.Of2 = fmt.Sprintf("%s taken for %s", cmp.Or(label, "any class"), cmp.Or(class, "another"))
+		d.Chosen = fmt.Sprintf("%s taken for %s", cmp.Or(label, "any class"), cmp.Or(class, "another"))
 	}
 	rows := make([]metrics.ConfusionRow, m.cp.Model.Out)
 	for c := range rows {

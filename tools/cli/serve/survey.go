@@ -83,7 +83,10 @@ func (v *survey) ask(ctx context.Context, s *server, x *state, m *nodeModel) err
 		return err
 	}
 	out := m.cp.Model.Out
-	if most := max(100, surveyBytes/(4*out)); len(v.nodes) > most {
+	// In no order, so that those that are asked of before the time is over are as good as any.
+	rng := rand.New(rand.NewPCG(x.st.Manifest().Version, 1))
+	rng.Shuffle(len(v.nodes), func(i, j int) { v.nodes[i], v.nodes[j] = v.nodes[j], v.nodes[i] })
+	if most := min(surveyNodes, max(100, surveyBytes/(4*out))); len(v.nodes) > most {
 		v.nodes = v.nodes[:most]
 	}
 	v.of.Store(int64(len(v.nodes)))
@@ -195,11 +198,6 @@ func (v *survey) choose(ctx context.Context, x *state, m *nodeModel) error {
 		}
 	}
 	v.ofLabels, v.parts = true, split != nil
-	if len(v.nodes) > surveyNodes { // evenly of all
-		rng := rand.New(rand.NewPCG(man.Version, 1))
-		rng.Shuffle(len(v.nodes), func(i, j int) { v.nodes[i], v.nodes[j] = v.nodes[j], v.nodes[i] })
-		v.nodes = v.nodes[:surveyNodes]
-	}
 	return nil
 }
 
