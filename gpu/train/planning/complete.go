@@ -106,7 +106,9 @@ func completeAbsent(c *config.Config, ctx context.Context, st *store.Store, info
 }
 
 // refused reports whether the caller switched off, by its JSON name, what would else be switched on unasked.
-func refused(c *config.Config, name string, on bool) bool { return !on && slices.Contains(c.Given, name) }
+func refused(c *config.Config, name string, on bool) bool {
+	return !on && slices.Contains(c.Given, name)
+}
 
 // storedHop is how a run would read the first hop that its store has precomputed.
 type storedHop struct {
