@@ -58,7 +58,7 @@ func (r *StripeReader) Need() (int64, error) {
 		if bytes <= need {
 			continue
 		}
-		dir, err := r.directory(f, e)
+		dir, err := directory(f, e)
 		if err != nil {
 			return 0, err
 		}
@@ -70,7 +70,7 @@ func (r *StripeReader) Need() (int64, error) {
 }
 
 // directory reads the end of a stripe.
-func (r *StripeReader) directory(f *blocks.File, e blocks.Extent) (blocks.Directory, error) {
+func directory(f *blocks.File, e blocks.Extent) (blocks.Directory, error) {
 	h := f.Header()
 	n := blocks.DirectoryBytes(h.Partitions)
 	if e.Length < n {
@@ -90,7 +90,7 @@ func (s *Store) BucketEdges(p PartitionID) ([]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := (&StripeReader{s: s}).directory(f, e)
+	dir, err := directory(f, e)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (r *StripeReader) Stripe(ctx context.Context, j PartitionID, lo, hi int, fn
 	if err != nil {
 		return err
 	}
-	dir, err := r.directory(f, e)
+	dir, err := directory(f, e)
 	if err != nil {
 		return err
 	}

@@ -47,10 +47,7 @@ func Plan(ctx context.Context, st *store.Store, info gpu.Info, cfg Config) (p Pl
 	if p.Memory, err = accountOf(ctx, st, info, &cfg, o, u); err != nil {
 		return p, err
 	}
-	for _, h := range p.Memory.Holders {
-		p.LeastBytes += h.Bytes
-	}
-	p.LeastBytes = (p.LeastBytes + 1<<20 - 1) &^ (1<<20 - 1)
+	p.LeastBytes = p.Memory.LeastBytes()
 	if cfg.MemoryBytes > 0 {
 		err = p.Memory.Fits()
 	}

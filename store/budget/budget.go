@@ -86,15 +86,20 @@ func (a *Account) LeftBytes() int64 {
 	return n
 }
 
+// LeastBytes is the least whole MiB that is enough for the holders.
+func (a *Account) LeastBytes() int64 {
+	held := Account{Holders: a.Holders}
+	return (-held.LeftBytes() + 1<<20 - 1) &^ (1<<20 - 1)
+}
+
 // Fits refuses an account whose holders take more than there is, whatever there is: the error, a [TooSmall], names the least whole MiB
 // that is enough.
 func (a *Account) Fits() error {
-	left := a.LeftBytes()
-	if left >= 0 {
+	if a.LeftBytes() >= 0 {
 		return nil
 	}
 	need := *a
-	need.TotalBytes = (a.TotalBytes - left + 1<<20 - 1) &^ (1<<20 - 1)
+	need.TotalBytes = a.LeastBytes()
 	return &TooSmall{need.TotalBytes, fmt.Sprintf("%v: %.1f MiB; the smallest that works is %dMiB: of %s", store.ErrBudget, mib(a.TotalBytes), need.TotalBytes>>20, &need)}
 }
 

@@ -2,7 +2,6 @@ package stats
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -28,8 +27,6 @@ func MostIn(ctx context.Context, s *store.Store, memoryBytes int64) (most []int,
 		return nil, err
 	case c == nil || m.Schema.Undirected:
 		return nil, fmt.Errorf("%w: edges of relations are counted of a directed graph that has some", store.ErrInvalid)
-	case c.Elem != blocks.Uint8 && c.Elem != blocks.Uint16:
-		return nil, fmt.Errorf("%w: relations of %v", store.ErrInvalid, c.Elem)
 	}
 	largest := uint64(1)
 	for _, p := range m.Partitions {
@@ -46,9 +43,9 @@ func MostIn(ctx context.Context, s *store.Store, memoryBytes int64) (most []int,
 			err := stripes.Stripe(ctx, store.PartitionID(j), 0, len(m.Partitions), func(b *store.BucketPart) error {
 				k := 0
 				for dst := range b.All() {
-					r := int(b.Columns[0][k*c.Elem.Size()])
-					if c.Elem == blocks.Uint16 {
-						r = int(binary.LittleEndian.Uint16(b.Columns[0][2*k:]))
+					r := int(c.Elem.Float64(b.Columns[0][k*c.Elem.Size():]))
+					if r >= relations {
+						return fmt.Errorf("%w: edge bucket (%d,%d): relation %d of %d", blocks.ErrCorrupt, b.Src, b.Dst, r, relations)
 					}
 					if k++; r >= lo && r < lo+at {
 						n := &counts[int(dst)*at+r-lo]

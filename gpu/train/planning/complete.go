@@ -16,9 +16,9 @@ import (
 
 // Complete decides what a run does for neighbours that its plan leaves out of memory, or that plan pbs leaves out of a group,
 // where c.Absent says so: it reads the precomputed hop if the store has one, in memory too, and keeps a history if the model can use one
-// and the budget has room for it, unless the caller said that it is not to. Where partitions would nevertheless lose presentPoints or more, c is for plan rows, with batches of a half or a
-// quarter where they fit and the caller left their size open. Where the model takes none of this, c stays as it is. It
-// returns why, in sentences. c's defaults and c.Features must be filled in.
+// and the budget has room for it, unless the caller switched that off. Where partitions would nevertheless lose presentPoints or
+// more, c is for plan rows, with batches of a half or a quarter where they fit and the caller left their size open. Where the model
+// takes none of this, c stays as it is. It returns why, in sentences. c's defaults and c.Features must be filled in.
 func Complete(c *config.Config, ctx context.Context, st *store.Store, info gpu.Info) (why []string, err error) {
 	return CompleteOnce(c, ctx, st, info, new(Counted))
 }
@@ -85,14 +85,14 @@ func completeAbsent(c *config.Config, ctx context.Context, st *store.Store, info
 		return why, err
 	}
 	without, said := *c, why
-	if few, err := fewAttended(c, ctx, st, info, once); err != nil {
-		return why, err
-	} else if refused(c, "history", c.History) {
-		// as it was said
-	} else if few != "" {
-		why, said = append(why, few), append(said, few)
-	} else if err = try(func(d *config.Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old"); err != nil {
-		return why, err
+	if !refused(c, "history", c.History) {
+		if few, err := fewAttended(c, ctx, st, info, once); err != nil {
+			return why, err
+		} else if few != "" {
+			why, said = append(why, few), append(said, few)
+		} else if err = try(func(d *config.Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old"); err != nil {
+			return why, err
+		}
 	}
 	if groups {
 		return why, nil

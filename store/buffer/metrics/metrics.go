@@ -233,14 +233,14 @@ type File struct {
 // metricsLineMax bounds a line: no event comes near it.
 const lineMax = 1 << 20
 
-// of reports whether something of a run was read.
-func (m *File) of() bool {
+// begun reports whether something of a run was read.
+func (m *File) begun() bool {
 	return m.Begin != nil || len(m.Epochs)+len(m.Steps)+len(m.Samples)+len(m.Results) > 0
 }
 
 // noMetrics is the error of a file with a bad line, which is no such file at all where nothing of a run stands before it.
 func noMetrics(bad error, m *File) error {
-	if m.of() {
+	if m.begun() {
 		return bad
 	}
 	return fmt.Errorf("%w; expected what train --metrics writes, a JSON object to a line", bad)
@@ -289,7 +289,7 @@ func Read(r io.Reader) (*File, error) {
 	if err := sc.Err(); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	if bad != nil && !m.of() {
+	if bad != nil && !m.begun() {
 		return nil, noMetrics(bad, m)
 	}
 	m.fromOne()
