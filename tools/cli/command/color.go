@@ -26,14 +26,12 @@ func colored(w io.Writer, style, text string) string {
 	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
-// TellHeader tells a line above others, TellResult one that says what came of a command, and TellDetail one that says what it took.
-func (e *Env) TellHeader(format string, args ...any) { e.tell(dim, format, args...) }
-
-// TellResult is described at [Env.TellHeader].
+// TellResult tells a line that says what came of a command, TellBeside one that stands beside what matters: the head of a table, what a
+// command took.
 func (e *Env) TellResult(format string, args ...any) { e.tell(bold, format, args...) }
 
-// TellDetail is described at [Env.TellHeader].
-func (e *Env) TellDetail(format string, args ...any) { e.tell(dim, format, args...) }
+// TellBeside is described at [Env.TellResult].
+func (e *Env) TellBeside(format string, args ...any) { e.tell(dim, format, args...) }
 
 func (e *Env) tell(style, format string, args ...any) {
 	fmt.Fprintln(e.Told(), colored(e.Stdout, style, fmt.Sprintf(format, args...)))

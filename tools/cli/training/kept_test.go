@@ -49,6 +49,12 @@ func TestMeasurementsKept(t *testing.T) {
 	if got := measured(t, dir); !slices.Equal(got, []string{"1.jsonl", "last.jsonl"}) {
 		t.Errorf("of a run that was interrupted: %v", got)
 	}
+	if code, _, stderr := clitest.Run(t, "train", dir, "--mem", "1MiB"); code == cli.ExitOK { // it does not begin
+		t.Errorf("--mem 1MiB: %s", stderr)
+	}
+	if m := readMetrics(t, filepath.Join(dir, store.RunsDir, "last.jsonl")); len(m.Results) < 2 {
+		t.Errorf("behind a run that was refused, %d results of the interrupted one are left", len(m.Results))
+	}
 	again := []string{"train", dir, "--hidden", "8", "--batch-size", "10", "--threads", "1", "--epochs", "9", "--seed", "3", "--resume", "--quiet"}
 	clitest.MustRun(t, again...)
 	if m := readMetrics(t, filepath.Join(dir, store.RunsDir, "2.jsonl")); len(m.Results) != 9 || m.End == nil || m.Begin == nil {

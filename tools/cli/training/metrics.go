@@ -31,6 +31,7 @@ type metricsLog struct {
 	board  *tfevents.Writer              // nil: no --tensorboard
 	failed error                         // the first one
 	resume bool                          // the run goes on with another's files
+	some   bool                          // an epoch ended, of the run or of the one that it goes on with
 	first  func(w *metrics.Writer) error // writes with what the run trains
 	began  time.Time
 }
@@ -40,7 +41,6 @@ type metricsFile struct {
 	*metrics.Writer
 	f    *os.File
 	kept bool // the store's own, which a run does without where it cannot be written
-	some bool // an epoch is in it
 }
 
 // metricsTo is where a run's measurements are to go: into the file of --metrics, below the folder of --tensorboard, and into a file
@@ -51,7 +51,7 @@ type metricsTo struct{ path, board, kept string }
 // where that is the run's, and else one of its own. Of a store that cannot be written to there is none.
 func keptFile(dir, last, checkpoint string) string {
 	folder := filepath.Join(dir, runsDir)
-	if makeRuns(dir) != nil || tryWrite(folder) != nil {
+	if makeRuns(dir) != nil {
 		return ""
 	}
 	if checkpoint == filepath.Join(folder, last) {
@@ -140,7 +140,7 @@ func (l *metricsLog) goOn(found bool, epochs int) {
 		if err != nil || l.first == nil {
 			return err
 		}
-		if m.some = epochs > 0; m.kept {
+		if l.some = epochs > 0; m.kept {
 			m.Bound(keptLines)
 		}
 		return l.first(m.Writer)
@@ -170,6 +170,12 @@ func (m *metricsFile) drop() {
 	m.f = nil
 }
 
+// empty reports whether nothing is in a file.
+func (m *metricsFile) empty() bool {
+	info, err := m.f.Stat()
+	return err == nil && info.Size() == 0
+}
+
 // write calls do of the files' writers.
 func (l *metricsLog) write(do func(w *metrics.Writer) error) {
 	l.each(func(m *metricsFile) error {
@@ -188,7 +194,7 @@ func (l *metricsLog) keep(dir string, saved savedRun) {
 		case saved.Finished > 0:
 			m.drop()
 		case saved.Number > 0 && os.Rename(m.f.Name(), filepath.Join(dir, runsDir, store.MetricsFile(saved.Number))) == nil:
-			m.some = true
+			m.kept = false // until it is recorded
 		}
 	}
 }
@@ -228,38 +234,36 @@ func (l *metricsLog) temporal(r temporal.Epoch) {
 // targets takes what an epoch of targets of rows came to.
 func (l *metricsLog) targets(kind string, r targets.Epoch) {
 	m := metrics.Result{Loss: metrics.Number(r.Loss)}
-	v := &r.Valid
-	switch kind {
-	case database.Binary:
-		m.ValidAUC = metrics.Number(v.AUC)
-	case database.Multiclass:
-		m.ValidAccuracy = metrics.Number(v.Accuracy)
-	case database.Multilabel:
-		m.ValidAP = metrics.Number(v.AP)
-	case database.Recommendation:
-		m.ValidMAP = metrics.Number(v.MAP)
-	default:
-		m.ValidMAE = metrics.Number(v.MAE)
-	}
+	*ofKind(kind, &m.ValidAUC, &m.ValidAccuracy, &m.ValidAP, &m.ValidMAP, &m.ValidMAE) = judgedBy(kind, &r.Valid)
 	l.result(r.Epoch, r.Seconds, 0, gpu.DeviceTimes{}, m)
 }
 
 // targetsEnd is a run's result.
 func targetsEnd(s *targets.Summary) metrics.End {
-	end := metrics.End{BestEpoch: s.BestEpoch}
-	switch s.Kind {
+	m := metrics.End{BestEpoch: s.BestEpoch}
+	*ofKind(s.Kind, &m.ValidAUC, &m.ValidAccuracy, &m.ValidAP, &m.ValidMAP, &m.ValidMAE) = judgedBy(s.Kind, &s.Valid)
+	*ofKind(s.Kind, &m.TestAUC, &m.TestAccuracy, &m.TestAP, &m.TestMAP, &m.TestMAE) = judgedBy(s.Kind, &s.Test)
+	return m
+}
+
+// judgedBy is what targets of a kind are judged by.
+func judgedBy(kind string, s *targets.Score) *float64 {
+	return metrics.Number(*ofKind(kind, &s.AUC, &s.Accuracy, &s.AP, &s.MAP, &s.MAE))
+}
+
+// ofKind is the one of some scores by which targets of a kind are judged.
+func ofKind[T any](kind string, auc, accuracy, ap, mapAtK, mae T) T {
+	switch kind {
 	case database.Binary:
-		end.ValidAUC, end.TestAUC = metrics.Number(s.Valid.AUC), metrics.Number(s.Test.AUC)
+		return auc
 	case database.Multiclass:
-		end.ValidAccuracy, end.TestAccuracy = metrics.Number(s.Valid.Accuracy), metrics.Number(s.Test.Accuracy)
+		return accuracy
 	case database.Multilabel:
-		end.ValidAP, end.TestAP = metrics.Number(s.Valid.AP), metrics.Number(s.Test.AP)
+		return ap
 	case database.Recommendation:
-		end.ValidMAP, end.TestMAP = metrics.Number(s.Valid.MAP), metrics.Number(s.Test.MAP)
-	default:
-		end.ValidMAE, end.TestMAE = metrics.Number(s.Valid.MAE), metrics.Number(s.Test.MAE)
+		return mapAtK
 	}
-	return end
+	return mae
 }
 
 // result takes what an epoch, counted from 1, came to.
@@ -269,13 +273,8 @@ func (l *metricsLog) result(epoch int, seconds float64, read int64, device gpu.D
 	r.DeviceSampleSeconds, r.DeviceBlockBytes = device.DeviceSampleSeconds, device.DeviceBlockBytes
 	r.DeviceWaits, r.ReplayedBatches, r.ReplayShapes = device.DeviceWaits, device.ReplayedBatches, device.ReplayShapes
 	r.End = time.Since(l.began).Seconds()
-	l.each(func(m *metricsFile) error {
-		if m.Writer == nil {
-			return nil
-		}
-		m.some = true
-		return m.Result(r)
-	})
+	l.some = true
+	l.write(func(w *metrics.Writer) error { return w.Result(r) })
 	if l.board == nil || l.failed != nil {
 		return
 	}
@@ -328,7 +327,7 @@ func (l *metricsLog) close() error {
 	for _, m := range l.files {
 		switch {
 		case m.f == nil:
-		case m.kept && !m.some:
+		case m.kept && !l.some && (m.Writer != nil || m.empty()): // it came to nothing; what an earlier run left stays
 			m.drop()
 		default:
 			err = errors.Join(err, m.f.Close())

@@ -46,7 +46,7 @@ func printLabels(e *command.Env, splits []string, ms []eval.Metrics) {
 
 // labelsHeader and labelsLine are the table of epochs of a model of several labels a node.
 func labelsHeader(e *command.Env) {
-	e.TellHeader("%5s  %8s  %14s   %13s  %14s  %8s  %10s", "epoch", "loss", "valid micro F1", "test micro F1", "valid macro F1", "seconds", "read")
+	e.TellBeside("%5s  %8s  %14s   %13s  %14s  %8s  %10s", "epoch", "loss", "valid micro F1", "test micro F1", "valid macro F1", "seconds", "read")
 }
 
 func labelsLine(e *command.Env, r train.Epoch) {

@@ -48,7 +48,7 @@ func printNumbers(e *command.Env, splits []string, ms []eval.Metrics) {
 
 // numbersHeader and numbersLine are the table of epochs of a model of numbers.
 func numbersHeader(e *command.Env) {
-	e.TellHeader("%5s  %8s  %10s  %10s   %10s  %8s  %8s  %10s", "epoch", "loss", "train MAE", "valid MAE", "test MAE", "valid R²", "seconds", "read")
+	e.TellBeside("%5s  %8s  %10s  %10s   %10s  %8s  %8s  %10s", "epoch", "loss", "train MAE", "valid MAE", "test MAE", "valid R²", "seconds", "read")
 }
 
 func numbersLine(e *command.Env, r train.Epoch) {

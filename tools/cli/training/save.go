@@ -142,7 +142,7 @@ func printSummary(e *command.Env, s *train.Summary, names []string, saved savedR
 	if !validated {
 		fmt.Fprintln(to, "the split has no validation nodes: the model is the last epoch's")
 	}
-	e.TellDetail("%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s",
+	e.TellBeside("%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s",
 		s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), command.FormatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
 	if s.BytesRead >= 1<<30 {
 		fmt.Fprintf(to, "of these training read %s, evaluation and history %s; of temporary files %s were read and %s written\n", command.FormatSize(s.TrainBytesRead),

@@ -467,7 +467,7 @@ func explain(e *command.Env, cs []nn.Choice) {
 
 // printProfile says where training's time went.
 func printProfile(e *command.Env, p progress.Profile) {
-	e.TellDetail("training time: wait for macro-batches %.2f s, for samples %.2f s, forward %.2f s, backward %.2f s, optimiser %.2f s",
+	e.TellBeside("training time: wait for macro-batches %.2f s, for samples %.2f s, forward %.2f s, backward %.2f s, optimiser %.2f s",
 		p.Wait.Seconds(), p.Sample.Seconds(), p.Forward.Seconds(), p.Backward.Seconds(), p.Optimize.Seconds())
 }
 
@@ -497,18 +497,18 @@ func trainHooks(e *command.Env, m *store.Manifest) train.Hooks {
 	case m.LabelSets() != nil:
 		header, line = labelsHeader, labelsLine
 	}
-	var begin sync.Once // behind what is said of the run
+	begin := sync.OnceFunc(func() { header(e) }) // behind what is said of the run
 	return train.Hooks{
 		Start: func(config.Config) {},
 		Epoch: func(r train.Epoch) {
-			begin.Do(func() { header(e) })
+			begin()
 			line(e, r)
 		},
 	}
 }
 
 func accuracyHeader(e *command.Env) {
-	e.TellHeader("%5s  %8s  %7s  %7s  %6s  %8s  %10s", "epoch", "loss", "train %", "valid %", "test %", "seconds", "read")
+	e.TellBeside("%5s  %8s  %7s  %7s  %6s  %8s  %10s", "epoch", "loss", "train %", "valid %", "test %", "seconds", "read")
 }
 
 func accuracyLine(e *command.Env, r train.Epoch) {

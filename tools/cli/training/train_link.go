@@ -137,17 +137,14 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		saved.Finished = n
 	}
 	log.keep(st.Dir(), saved)
-	if !finished {
-		n = 0
-	}
 	if e.JSON {
 		if finished {
-			summary["finished_run"] = n
+			summary["finished_run"] = saved.Finished
 		}
 		e.Event("summary", summary)
 		return nil
 	}
-	printFinished(e, n, len(s.EpochSeconds))
+	printFinished(e, saved.Finished, len(s.EpochSeconds))
 	if r.Config.EvalEvery > 0 {
 		against := "filtered, against all nodes that may be answers"
 		if s.Given {
@@ -158,7 +155,7 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		}
 		e.TellResult("test MRR %.4f, hits@1 %.4f, @3 %.4f, @10 %.4f (%s); valid MRR %.4f", s.TestMRR, s.TestHits1, s.TestHits3, s.TestHits10, against, s.ValidMRR)
 	}
-	e.TellDetail("%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s",
+	e.TellBeside("%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s",
 		s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), command.FormatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
 	printProfile(e, s.Profile)
 	printDeviceRows(e, s.DeviceRows)
@@ -218,7 +215,7 @@ func linkHooks(e *command.Env) link.Hooks {
 	return link.Hooks{
 		Start: func(c link.Config, why []string) {
 			fmt.Fprintf(e.Told(), "plan %s: %s\n", c.Plan, strings.Join(why, "; "))
-			e.TellHeader("%5s  %8s  %9s  %7s  %8s  %8s  %10s", "epoch", "loss", "valid MRR", "hits@10", "seconds", "CPU s", "read")
+			e.TellBeside("%5s  %8s  %9s  %7s  %8s  %8s  %10s", "epoch", "loss", "valid MRR", "hits@10", "seconds", "CPU s", "read")
 		},
 		Epoch: func(r link.Epoch) {
 			mrr, hits := "", ""

@@ -144,7 +144,7 @@ func targetsHooks(e *command.Env) targets.Hooks {
 			kind = s.Kind
 			fmt.Fprintf(e.Told(), "%s (%s), protocol %s: %d rows train; validation, always the same: %s; the row's last target: %s\n",
 				s.Task, s.Kind, s.Protocol, s.TrainRows, scoreText(kind, s.ValidConstant), scoreText(kind, s.ValidLast))
-			e.TellHeader("%5s  %8s  %8s  %s", "epoch", "loss", "seconds", "validation")
+			e.TellBeside("%5s  %8s  %8s  %s", "epoch", "loss", "seconds", "validation")
 		},
 		Epoch: func(r targets.Epoch) {
 			mark := ""

@@ -171,7 +171,7 @@ func temporalHooks(e *command.Env) temporal.Hooks {
 	return temporal.Hooks{
 		Start: func(_ temporal.Config, s temporal.Summary) {
 			fmt.Fprintf(e.Told(), "%d edges train, %d from time %d on validate, %d from %d on test; %d candidates\n", s.TrainEdges, s.ValidEdges, s.ValidTime, s.TestEdges, s.TestTime, s.Candidates)
-			e.TellHeader("%5s  %8s  %9s  %7s  %8s", "epoch", "loss", "valid MRR", "hits@10", "seconds")
+			e.TellBeside("%5s  %8s  %9s  %7s  %8s", "epoch", "loss", "valid MRR", "hits@10", "seconds")
 		},
 		Epoch: func(r temporal.Epoch) {
 			mark := " "
