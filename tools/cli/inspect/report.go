@@ -128,7 +128,7 @@ func reported(given []string, only []uint) (paths []string, err error) {
 		}
 		stores++
 		if len(only) == 0 {
-			found, err := runs.Files(path)
+			found, _, err := runs.Files(path)
 			if err != nil {
 				return nil, err
 			}

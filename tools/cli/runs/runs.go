@@ -48,20 +48,22 @@ func Read(path string) (*metrics.File, error) {
 	return m, nil
 }
 
-// Files are the files of the runs that were recorded in the store in dir, by their numbers.
-func Files(dir string) (paths []string, err error) {
+// Files are the files of the runs of the store in dir: those that were recorded, by their numbers, and those that have none.
+func Files(dir string) (recorded, unfinished []string, err error) {
 	all, err := filepath.Glob(filepath.Join(dir, store.RunsDir, "*"+store.MetricsExtension))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	numbers := map[string]uint64{}
 	for _, path := range all {
-		if n, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), store.MetricsExtension), 10, 64); err == nil {
-			paths, numbers[path] = append(paths, path), n
+		if n, err := strconv.ParseUint(stem(path), 10, 64); err == nil {
+			recorded, numbers[path] = append(recorded, path), n
+		} else {
+			unfinished = append(unfinished, path)
 		}
 	}
-	slices.SortFunc(paths, func(a, b string) int { return cmp.Compare(numbers[a], numbers[b]) })
-	return paths, nil
+	slices.SortFunc(recorded, func(a, b string) int { return cmp.Compare(numbers[a], numbers[b]) })
+	return recorded, unfinished, nil
 }
 
 // Named names runs by their files, and by their whole paths where two files are of one name.
@@ -81,11 +83,29 @@ func Named(files []*metrics.File, paths []string) []Run {
 
 // name is what a file's run is called.
 func name(path string) string {
-	n := strings.TrimSuffix(filepath.Base(path), store.MetricsExtension)
-	if _, err := strconv.ParseUint(n, 10, 64); err == nil && filepath.Base(filepath.Dir(path)) == store.RunsDir {
-		return "run " + n
+	n := stem(path)
+	if filepath.Base(filepath.Dir(path)) == store.RunsDir {
+		return Called(n)
 	}
 	return n
+}
+
+func stem(path string) string {
+	return strings.TrimSuffix(filepath.Base(path), store.MetricsExtension)
+}
+
+// Called is what people call a run of a store by the name of its file, without extension: its number, or the name of a checkpoint beside
+// which an unfinished run lies.
+func Called(name string) string {
+	if _, err := strconv.ParseUint(name, 10, 64); err == nil {
+		return "run " + name
+	}
+	if of, ok := strings.CutPrefix(name, "last"); ok {
+		if name = "unfinished run"; of != "" {
+			name += " of " + strings.TrimPrefix(of, "-")
+		}
+	}
+	return name
 }
 
 // metric is what runs of a kind are judged by.

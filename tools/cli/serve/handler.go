@@ -221,35 +221,44 @@ func decode(r *http.Request, v any) error {
 
 // refuse answers with an error, and logs one that is the server's.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status, said := s.verdict(r, err)
+	if said.Code == codeBusy {
+		w.Header().Set("Retry-After", "10")
+	}
+	fail(w, status, said.Code, said.Message)
+}
+
+// codeBusy says that an answer will be there later.
+const codeBusy = "busy"
+
+// verdict is what an error is to who asked; one that is the server's is logged.
+func (s *server) verdict(r *http.Request, err error) (status int, said problem) {
 	var bad *badRequest
 	var later *busy
 	var large *http.MaxBytesError
 	text := plain(err)
 	switch {
 	case errors.As(err, &large):
-		fail(w, http.StatusRequestEntityTooLarge, "too_large",
-			fmt.Sprintf("the body has more than %d bytes, which --most-body allows", large.Limit))
+		return http.StatusRequestEntityTooLarge, problem{"too_large",
+			fmt.Sprintf("the body has more than %d bytes, which --most-body allows", large.Limit)}
 	case errors.Is(err, store.ErrBudget):
-		fail(w, http.StatusUnprocessableEntity, "too_much", text)
+		return http.StatusUnprocessableEntity, problem{"too_much", text}
 	case errors.As(err, &bad), ingest.Refused(err), command.IsUsage(err):
-		fail(w, http.StatusBadRequest, "bad_request", text)
+		return http.StatusBadRequest, problem{"bad_request", text}
 	case errors.Is(err, store.ErrNotFound):
-		fail(w, http.StatusNotFound, "not_found", text)
+		return http.StatusNotFound, problem{"not_found", text}
 	case errors.As(err, &later):
-		w.Header().Set("Retry-After", "10")
-		fail(w, http.StatusServiceUnavailable, "busy", later.text)
+		return http.StatusServiceUnavailable, problem{codeBusy, later.text}
 	case errors.Is(err, context.DeadlineExceeded):
-		fail(w, http.StatusGatewayTimeout, "timeout", fmt.Sprintf("it took longer than %v, which --timeout allows",
-			s.o.timeout))
+		return http.StatusGatewayTimeout, problem{"timeout", fmt.Sprintf("it took longer than %v, which --timeout allows", s.o.timeout)}
 	case errors.Is(err, context.Canceled):
-		fail(w, http.StatusServiceUnavailable, "ended", "the server ends, or the client went away")
+		return http.StatusServiceUnavailable, problem{"ended", "the server ends, or the client went away"}
 	case errors.Is(err, blocks.ErrCorrupt):
 		s.log.Error("damage", "path", r.URL.Path, "error", err)
-		fail(w, http.StatusInternalServerError, "damaged", text)
-	default:
-		s.log.Error("request", "path", r.URL.Path, "error", err)
-		fail(w, http.StatusInternalServerError, "failed", text)
+		return http.StatusInternalServerError, problem{"damaged", text}
 	}
+	s.log.Error("request", "path", r.URL.Path, "error", err)
+	return http.StatusInternalServerError, problem{"failed", text}
 }
 
 // plain is what an error says without the packages that it came through.

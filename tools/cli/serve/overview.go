@@ -44,10 +44,10 @@ func (o *overview) count(ctx context.Context, x *state) (err error) {
 	return err
 }
 
-// pageWait is how long a page waits for what is counted or predicted for it; then it says so, and loads itself again.
+// pageWait is how long a page waits for what is counted or asked for it; then it says so.
 const pageWait = time.Second
 
-// ready waits a moment for what is done once in the background, and reports whether it is there.
+// readySoon waits a moment for what is done once in the background, and reports whether it is there.
 func readySoon(ctx context.Context, ready <-chan struct{}) bool {
 	wait := time.NewTimer(pageWait)
 	defer wait.Stop()
@@ -72,7 +72,7 @@ func (s *server) background(x *state, once *sync.Once, ready chan struct{}, do f
 	})
 }
 
-// overviewOnPage is the overview for people; nil: it is counted yet.
+// overviewOnPage is the overview for people; Counting says that some of it is not there yet.
 type overviewOnPage struct {
 	Buckets, Degrees, Sizes, Diagram template.HTML
 	Classes                          []classOnPage

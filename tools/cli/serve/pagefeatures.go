@@ -12,7 +12,7 @@ import (
 	"github.com/gstore/gstore/tools/webpage"
 )
 
-// featuresPage shows how the values of features are spread, of nodes that are drawn.
+// featuresData is how the values of features are spread, of nodes that are drawn.
 type featuresData struct {
 	webpage.Head
 	What    string
@@ -38,7 +38,7 @@ const longTail = 30
 // featuresPage answers GET /features.
 func (s *server) featuresPage(ctx context.Context, x *state, r *http.Request) (page, error) {
 	m := x.st.Manifest()
-	d := featuresData{Head: s.head(x, r, pathFeatures, "features")}
+	d := featuresData{Head: s.head(x, pathFeatures, "features")}
 	drawn, all := x.sample(drawnNodes)
 	d.What = fmt.Sprintf("%d nodes, drawn at random", len(drawn))
 	if all {

@@ -28,7 +28,7 @@ func (s *server) mapPage(ctx context.Context, x *state, r *http.Request) (page, 
 
 // vectorsPage is the map of a model of links.
 func (s *server) vectorsPage(ctx context.Context, x *state, r *http.Request, m *linkModel) (page, error) {
-	d := surveyPage{Head: s.head(x, r, pathMap, "map"), Model: m.info.Which}
+	d := surveyPage{Head: s.head(x, pathMap, "map"), Model: m.info.Which}
 	v, err := s.surveyOf(ctx, x, &m.survey, func(ctx context.Context) error { return m.survey.read(ctx, s, x, m) })
 	if err != nil {
 		return page{}, err

@@ -50,7 +50,7 @@ func (s *server) survey(ctx context.Context, x *state, r *http.Request, here, ti
 	if !m.hasClasses() {
 		return d, nil, nil, fmt.Errorf("%w: the model says no classes of nodes", store.ErrNotFound)
 	}
-	d = surveyPage{Head: s.head(x, r, here, title), Model: m.info.Which}
+	d = surveyPage{Head: s.head(x, here, title), Model: m.info.Which}
 	if v, err = s.surveyOf(ctx, x, &m.survey, func(ctx context.Context) error { return m.survey.ask(ctx, s, x, m) }); err != nil {
 		return d, nil, nil, err
 	}
@@ -87,9 +87,6 @@ func (s *server) mistakesPage(ctx context.Context, x *state, r *http.Request) (p
 		rows[c] = metrics.ConfusionRow{Label: name(c), Predicted: map[string]int64{}}
 	}
 	for _, one := range v.nodes {
-		if one.label >= len(rows) { // of a class that came after training
-			continue
-		}
 		rows[one.label].Predicted[name(one.class)]++
 		if label != "" && name(one.label) != label || class != "" && name(one.class) != class || one.label == one.class && (label == "" || class == "") {
 			continue

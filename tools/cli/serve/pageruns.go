@@ -72,20 +72,7 @@ func (s *server) measurements(ctx context.Context, name string) (r runs.Run, err
 	}
 	defer done()
 	m, err := runs.Read(path)
-	return runs.Run{File: m, Name: runName(name), Link: template.URL(pathRuns + "/" + name)}, err //nolint:gosec // a name of safe letters
-}
-
-// runName is what people call a run by the name of its file.
-func runName(name string) string {
-	if _, err := strconv.ParseUint(name, 10, 64); err == nil {
-		return "run " + name
-	}
-	if of, ok := strings.CutPrefix(name, "last"); ok { // beside a checkpoint of that name
-		if name = "unfinished run"; of != "" {
-			name += " of " + strings.TrimPrefix(of, "-")
-		}
-	}
-	return name
+	return runs.Run{File: m, Name: runs.Called(name), Link: template.URL(pathRuns + "/" + name)}, err //nolint:gosec // a name of safe letters
 }
 
 // safeName are the names of runs: numbers, and those of runs that have none yet.
@@ -93,14 +80,11 @@ var safeName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // underWay are the runs that have no number: trained now, or given up.
 func (s *server) underWay() (list []runOnPage) {
-	paths, _ := filepath.Glob(filepath.Join(s.dir, store.RunsDir, "*"+store.MetricsExtension))
+	_, paths, _ := runs.Files(s.dir)
 	for _, p := range paths {
 		name := strings.TrimSuffix(filepath.Base(p), store.MetricsExtension)
-		if _, err := strconv.ParseUint(name, 10, 64); err == nil || !safeName.MatchString(name) {
-			continue
-		}
-		if info, err := os.Stat(p); err == nil {
-			list = append(list, runOnPage{Name: name, Called: runName(name), Link: pathRuns + "/" + name, Measured: true, Now: time.Since(info.ModTime()) < lately,
+		if info, err := os.Stat(p); err == nil && safeName.MatchString(name) {
+			list = append(list, runOnPage{Name: name, Called: runs.Called(name), Link: pathRuns + "/" + name, Measured: true, Now: time.Since(info.ModTime()) < lately,
 				Started: info.ModTime().UTC().Format("2006-01-02 15:04:05")})
 		}
 	}
@@ -113,7 +97,7 @@ func (s *server) runsPage(ctx context.Context, x *state, r *http.Request) (page,
 	if err != nil {
 		return page{}, err
 	}
-	d := runsData{Head: s.head(x, r, pathRuns, "runs"), Under: s.underWay()}
+	d := runsData{Head: s.head(x, pathRuns, "runs"), Under: s.underWay()}
 	asked := r.URL.Query()["run"]
 	var compare []string
 	for _, u := range d.Under {
@@ -128,7 +112,7 @@ func (s *server) runsPage(ctx context.Context, x *state, r *http.Request) (page,
 			continue
 		}
 		name := strconv.FormatUint(of.Number, 10)
-		one := runOnPage{Told: t, Name: runName(name), Number: of.Number, Version: of.Version, Started: of.Started.UTC().Format("2006-01-02 15:04")}
+		one := runOnPage{Told: t, Name: runs.Called(name), Number: of.Number, Version: of.Version, Started: of.Started.UTC().Format("2006-01-02 15:04")}
 		if _, err := os.Stat(filepath.Join(s.dir, store.RunsDir, store.MetricsFile(of.Number))); err == nil {
 			one.Measured, one.Link = true, pathRuns+"/"+name
 			if one.Chosen = len(asked) == 0 && len(compare) < comparedRuns || slices.Contains(asked, name); one.Chosen {
@@ -163,7 +147,7 @@ func (s *server) runPage(ctx context.Context, x *state, r *http.Request) (page, 
 	if !safeName.MatchString(name) {
 		return page{}, fmt.Errorf("%w: run %q", store.ErrNotFound, name)
 	}
-	d := runsData{Head: s.head(x, r, pathRuns, runName(name))}
+	d := runsData{Head: s.head(x, pathRuns, runs.Called(name))}
 	for _, u := range s.underWay() {
 		if u.Name == name && u.Now {
 			d.Reload = reloadRuns

@@ -82,7 +82,8 @@ func (s *server) paging(make pager) http.Handler {
 				return nil, err
 			}
 			if err != nil {
-				p = page{"problem.html", problemPage{s.head(x, r, "", "not shown"), plain(err)}, s.pageStatus(r, err)}
+				status, said := s.verdict(r, err)
+				p = page{"problem.html", problemPage{s.head(x, "", "not shown"), said.Message}, status}
 			}
 			var b bytes.Buffer
 			err = pageTemplates[p.template].Execute(&b, p.data)
@@ -106,25 +107,8 @@ type rendered struct {
 	status int
 }
 
-// pageStatus is the status of a page that could not be made; what is the server's fault is logged.
-func (s *server) pageStatus(r *http.Request, err error) int {
-	var bad *badRequest
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return http.StatusNotFound
-	case errors.As(err, &bad):
-		return http.StatusBadRequest
-	case errors.Is(err, context.DeadlineExceeded):
-		return http.StatusGatewayTimeout
-	case errors.Is(err, store.ErrBudget):
-		return http.StatusUnprocessableEntity
-	}
-	s.log.Error("page", "path", r.URL.Path, "error", err)
-	return http.StatusInternalServerError
-}
-
 // head is the top of a page, with links to those that have something to show.
-func (s *server) head(x *state, r *http.Request, here, title string) webpage.Head {
+func (s *server) head(x *state, here, title string) webpage.Head {
 	m := x.st.Manifest()
 	edges := "edges"
 	if m.Schema.Undirected {
@@ -195,10 +179,11 @@ func (s *server) storePage(ctx context.Context, x *state, r *http.Request) (page
 	if d.Asked != "" {
 		title = d.Asked
 		if d.Node, err = s.nodeForPage(ctx, x, d.Asked); err != nil {
-			d.Problem, p.status = plain(err), s.pageStatus(r, err)
+			status, said := s.verdict(r, err)
+			d.Problem, p.status = said.Message, status
 		}
 	}
-	d.Head = s.head(x, r, "/", title)
+	d.Head = s.head(x, "/", title)
 	for _, t := range d.Store.NodeTypes {
 		d.Types = append(d.Types, bar{Name: t.Name, Value: float64(t.Nodes)})
 	}
