@@ -247,8 +247,8 @@ func NewDrop(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop STORE",
 		Short: "Remove runs, tables of embeddings or versions of a store",
-		Long: `Drop removes what its flags name from STORE: runs with their models, tables of
-embeddings with their checkpoints, versions with the files that no other version has.
+		Long: `Drop removes what its flags name from STORE: runs with their models and measurements,
+tables of embeddings with their checkpoints, versions with the files that no other version has.
 The newest version stays, and so does one on which a table was trained that is not
 dropped too. Each is removed whole or not at all, whatever ends the command.`,
 		Example: "  gstore drop shop.gstore --run 3 --run 4\n  gstore drop wikidata.gstore --table embeddings --version 1",

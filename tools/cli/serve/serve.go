@@ -61,9 +61,9 @@ func New(e *command.Env) *cobra.Command {
 		Short: "Answer look-ups and predictions over HTTP",
 		Long: `Serve answers requests over HTTP, in JSON, until it is ended by Ctrl-C or SIGTERM: nodes
 with their columns, neighbours, what a model says of nodes and why, the best links,
-targets of rows of a database as of now or another moment. GET / shows the store to
-people, GET /openapi.json describes all requests, GET /metrics is for Prometheus, and
-GET /healthz says that it runs.
+targets of rows of a database as of now or another moment. GET / has pages for people: the
+store, its runs, what a model mistakes. GET /openapi.json describes all requests, GET
+/metrics is for Prometheus, and GET /healthz says that it runs.
 
 Answers are exact: they count all neighbours. Nodes that the store does not have can be
 sent with their features and edges, and are answered as if they had been appended.
