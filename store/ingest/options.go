@@ -113,10 +113,9 @@ type Options struct {
 	Seed uint64
 	// Resume continues an interrupted ingest after its last finished phase.
 	Resume bool
-	// Later, if not nil, returns the smallest MemoryBytes for what is done with the store after the ingest. It is asked before edges
-	// are read, with a manifest of the schema, columns and partitions as far as they are known, and once more when edges are counted.
-	// A budget below it is refused.
-	Later func(m *store.Manifest) int64
+	// Later, if not nil, is what is done with the store after the ingest. The version says so ([Due]), for an ingest that is
+	// interrupted after its commit.
+	Later *Later
 	// Decide, if not nil, chooses what the caller left open of the layout (Partitioner, Partitions, HubsAuto) and sets Later in o, for a budget
 	// of o.MemoryBytes. It is asked when nodes are counted, and again with other budgets where that one is too small for its choice; settle is
 	// called for the choice that is taken. A resumed ingest takes no other.
@@ -255,3 +254,23 @@ type Report struct {
 	PeakRSSBytes int64
 	Notes        []string // of Repartition, for people: what of the store stays as it was, and why
 }
+
+// Later is what is done with a store after its ingest.
+type Later struct {
+	// Name names it, as "hop".
+	Name string
+	// LeastBytes returns the smallest MemoryBytes for it; an ingest with less is refused. It is asked before edges are read, with a
+	// manifest of the schema, columns and partitions as far as they are known, and once more when edges are counted.
+	LeastBytes func(m *store.Manifest) int64
+}
+
+// Due names what was to be done with a store after its ingest and is not, [Later].Name; "" = nothing.
+func Due(m *store.Manifest) string {
+	if m.Version != 1 { // it makes a version, and so does what a user did since
+		return ""
+	}
+	return m.Ingest[dueFact]
+}
+
+// dueFact is where a manifest's facts of its ingest say what follows.
+const dueFact = "then"

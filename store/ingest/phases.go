@@ -105,7 +105,7 @@ func (r *Job) phasesBytes() (least int64) {
 		least = r.graphFixed() + r.partitionerNeed(&o, nodes).Stream + graph.SpilledBytes(nodes)
 	}
 	if r.Options.Later != nil {
-		least = max(least, r.Options.Later(r.planned()))
+		least = max(least, r.Options.Later.LeastBytes(r.planned()))
 	}
 	return least
 }

@@ -486,6 +486,9 @@ func (r *Job) describe(nodes uint64, partitions int) {
 		"partitions": strconv.Itoa(partitions), "seed": strconv.FormatUint(r.Options.Seed, 10),
 		"hubs": hubs, "self_loops": string(r.Options.SelfLoops), "dedup": string(r.Options.Dedup),
 	}
+	if r.Options.Later != nil {
+		r.Manifest.Ingest[dueFact] = r.Options.Later.Name
+	}
 	if r.Desc.Schema != "" {
 		r.Manifest.Ingest["schema"] = r.Desc.Schema
 	}

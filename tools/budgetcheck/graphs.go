@@ -275,7 +275,7 @@ func (g graph) checks(dir string) []check {
 		with("gat 2 layers, hanoi", "--plan", "hanoi", "--model", "gat"),
 		with("sage 2 layers, rows", "--plan", "rows"),
 		with("sage 2 layers, labor", "--sampler", "labor"),
-		with("sage 3 layers, jumping cat", "--layers", "3", "--jumping", "cat"),
+		with("sage 3 layers, jumping cat", "--layers", "3", "--x", "jumping=cat"),
 		with("sage 2 layers, hanoi, history", "--plan", "hanoi", "--history"),
 		check{name: "eval", args: []string{"eval", store, "--auc=false", "--write", "embeddings,predictions", "--out", work}},
 		check{name: "predict", args: []string{"predict", store, "--out", work}},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/verify"
 )
 
@@ -36,6 +37,7 @@ type ingestResult struct {
 	Nothing   int     `json:"nothing_finished"`
 	Resumable int     `json:"resumable"`
 	Committed int     `json:"committed"`
+	Due       int     `json:"hop_due"` // of those: committed without the hop that followed
 	Resumed   int     `json:"resumed"`
 	TookUp    int     `json:"took_up_phases"`
 	Fresh     int     `json:"fresh"`
@@ -182,8 +184,15 @@ func (k *killer) one(ctx context.Context, in *input, dir string, rng *rand.Rand,
 	switch {
 	case err == nil:
 		k.r.Committed++
+		due := ingest.Due(s.Manifest()) != ""
 		if err := s.Close(); err != nil {
 			return err
+		}
+		if due {
+			k.r.Due++
+			if _, err := k.gstore(ctx, k.ingest(in, dir, "--resume")...); err != nil {
+				return err
+			}
 		}
 		return k.check(ctx, in, dir)
 	case !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrNoVersion):

@@ -105,6 +105,6 @@ func kill(ctx context.Context, o options, names []string, asJSON bool) error {
 
 func (r *ingestResult) print(w io.Writer) {
 	fmt.Fprintf(w, "%d kills of ingests in %.0f s: all stores whole and equal to the undisturbed one\n", r.Kills, r.Seconds)
-	fmt.Fprintf(w, "killed before anything was finished: %d, with finished phases to resume: %d, after the commit: %d\n", r.Nothing, r.Resumable, r.Committed)
+	fmt.Fprintf(w, "killed before anything was finished: %d, with finished phases to resume: %d, after the commit: %d (%d before the hop that follows it)\n", r.Nothing, r.Resumable, r.Committed, r.Due)
 	fmt.Fprintf(w, "then resumed: %d (%d of them took up finished phases), begun afresh: %d\n", r.Resumed, r.TookUp, r.Fresh)
 }

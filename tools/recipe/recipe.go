@@ -177,7 +177,7 @@ func layouts(p *ingest.Prospect, in *ingest.Options, bytes int64, given Given) (
 		if hop {
 			with := l
 			with.hop, with.what = true, l.what+" --precompute-hops 1"
-			with.options.Later = HopBytes(precompute.Options{MemoryBytes: in.MemoryBytes})
+			with.options.Later = Hop(precompute.Options{MemoryBytes: in.MemoryBytes})
 			ls = append(ls, with)
 		}
 		ls = append(ls, l)
@@ -185,15 +185,18 @@ func layouts(p *ingest.Prospect, in *ingest.Options, bytes int64, given Given) (
 	return ls
 }
 
-// HopBytes is what [ingest.Options].Later is where the first hop is computed by o after the ingest.
-func HopBytes(o precompute.Options) func(m *store.Manifest) int64 {
-	return func(m *store.Manifest) int64 {
+// HopLater names the first hop as what follows an ingest.
+const HopLater = "hop"
+
+// Hop is what [ingest.Options].Later is where the first hop is computed by o after the ingest.
+func Hop(o precompute.Options) *ingest.Later {
+	return &ingest.Later{Name: HopLater, LeastBytes: func(m *store.Manifest) int64 {
 		least, err := precompute.LeastBytes(m, nil, o)
 		if err != nil {
 			return 0 // which the hop will say of the store itself
 		}
 		return least
-	}
+	}}
 }
 
 // LayOut sets how a graph is laid out that is learnt out of core: FENNEL keeps neighbours together, in many small partitions where in

@@ -321,8 +321,8 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 	defer command.LimitHeap(ingest.HeapBytes(in))()
 	begin := time.Now()
 	rep, err := o.ingest(ctx, e, input, dir, in, fo)
-	if errors.Is(err, store.ErrExists) && o.resume && o.hops > 0 {
-		rep, err = finished(dir) // what is left is the hop, which says itself if it is there
+	if errors.Is(err, store.ErrExists) {
+		rep, err = o.finished(dir, err)
 	}
 	if err != nil {
 		return err
@@ -406,13 +406,24 @@ func (o *ingestOptions) hop(memory int64) precompute.Options {
 	return precompute.Options{Features: o.hopFeatures, Elem: o.hopElem, EachRelation: o.hopRelations, MemoryBytes: memory}
 }
 
-// finished reports the store of an ingest that was interrupted after its commit.
-func finished(dir string) (*ingest.Report, error) {
+// finished reports the store of an ingest that was interrupted after its commit, where what is left of it is the hop: the one that is
+// asked for, which says itself if it is there, or that the recipe chose. Else it returns exists, and what is left.
+func (o *ingestOptions) finished(dir string, exists error) (*ingest.Report, error) {
 	s, err := store.Open(dir, store.Options{})
 	if err != nil {
 		return nil, err
 	}
 	m := s.Manifest()
+	due := ingest.Due(m) == recipe.HopLater
+	if due && !o.given("precompute-hops") {
+		o.hops = 1
+	}
+	if !o.resume || o.hops == 0 {
+		if due {
+			exists = fmt.Errorf("%w; its hop is not made, which this command does with --resume, and gstore precompute %s", exists, dir)
+		}
+		return nil, errors.Join(exists, s.Close())
+	}
 	return &ingest.Report{Manifest: m, Nodes: m.Nodes, EdgesStored: m.Edges, BytesStored: m.Bytes(), PeakRSSBytes: usage.PeakRSSBytes(), Resumed: []string{"commit"}}, s.Close()
 }
 
@@ -465,7 +476,7 @@ func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir s
 		}
 	}
 	if o.hops > 0 {
-		in.Later = recipe.HopBytes(o.hop(in.MemoryBytes))
+		in.Later = recipe.Hop(o.hop(in.MemoryBytes))
 	}
 	if o.partitioner == recipe.Auto {
 		given := recipe.Given{Hubs: o.given("hubs"), Hop: o.given("precompute-hops"), Memory: in.MemoryBytes > 0}

@@ -3,6 +3,7 @@ package data_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats"
 	"github.com/gstore/gstore/tools/cli"
+	"github.com/gstore/gstore/tools/cli/clitest"
+	"github.com/gstore/gstore/tools/recipe"
 )
 
 func ingestWithin(t *testing.T, ctx context.Context, args ...string) (int, string) {
@@ -112,5 +118,33 @@ func TestResumeMakesTheHopAlone(t *testing.T) {
 		if _, text := run("inspect", out); !strings.Contains(text, "x.hop1") {
 			t.Errorf("no column x.hop1:\n%s", text)
 		}
+	}
+}
+
+// A hop that nobody asked for, as the recipe chooses it, is finished alike: the store says that it is due.
+func TestResumeMakesTheHopThatWasChosen(t *testing.T) {
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "s.gstore")
+	clitest.MustRun(t, "generate", "sbm", in, "--nodes", "200", "--edges", "1000", "--features", "4", "--classes", "2", "--communities", "2", "--quiet")
+	src, err := formats.Open(in, formats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ingest.Run(t.Context(), out, src, ingest.Options{Partitions: 2, Later: recipe.Hop(precompute.Options{})}) // killed after its commit
+	if err := errors.Join(err, src.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, text := clitest.Run(t, "ingest", in, out, "--partitions", "2"); code != cli.ExitFailed || !strings.Contains(text, "its hop is not made") {
+		t.Errorf("without --resume: exit %d, %s", code, text)
+	}
+	if _, text, _ := clitest.Run(t, "inspect", out); strings.Contains(text, "x.hop1") {
+		t.Errorf("a refused ingest made the hop:\n%s", text)
+	}
+	clitest.MustRun(t, "ingest", in, out, "--partitions", "2", "--resume", "--quiet")
+	if _, text, _ := clitest.Run(t, "inspect", out); !strings.Contains(text, "x.hop1") {
+		t.Errorf("no column x.hop1:\n%s", text)
+	}
+	if code, _, text := clitest.Run(t, "ingest", in, out, "--partitions", "2", "--resume"); code != cli.ExitFailed || strings.Contains(text, "its hop") {
+		t.Errorf("once more: exit %d, %s", code, text)
 	}
 }

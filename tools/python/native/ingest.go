@@ -110,7 +110,7 @@ func ingestGraph(ctx context.Context, c *call) (err error) {
 	}
 	hop, why := q.PrecomputeHops > 0, ""
 	if hop {
-		o.Later = recipe.HopBytes(precompute.Options{MemoryBytes: q.MemoryBytes})
+		o.Later = recipe.Hop(precompute.Options{MemoryBytes: q.MemoryBytes})
 	}
 	if q.Partitioner == recipe.Auto {
 		o.Decide = recipe.Decide(recipe.Given{Hubs: q.HubsAuto || q.Hubs > 0, Hop: hop, Memory: q.MemoryBytes > 0}, func(c recipe.Choice) {
