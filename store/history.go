@@ -79,35 +79,43 @@ func ReadHistory(ctx context.Context, dir string, o Options) (_ *History, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	h, _, err := readHistory(m)
+	return h, err
+}
+
+// readHistory reads the history, and the numbers of the runs that were dropped.
+func readHistory(m *meta.DB) (_ *History, dropped []uint64, err error) {
 	h := &History{Versions: []VersionInfo{}, Runs: []Run{}}
 	versions, err := m.Scan(meta.PrefixHistory)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, e := range versions {
 		var v VersionInfo
 		if err := json.Unmarshal(e.Value, &v); err != nil {
-			return nil, m.Corrupt("history", "%v", err)
+			return nil, nil, m.Corrupt("history", "%v", err)
 		}
 		if _, v.Readable, err = m.Get(meta.NumberKey(meta.PrefixManifest, v.Version)); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		h.Versions = append(h.Versions, v)
 	}
 	runs, err := m.Scan(meta.PrefixRun)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, e := range runs {
 		var r Run
 		if err := json.Unmarshal(e.Value, &r); err != nil {
-			return nil, m.Corrupt("run history", "%v", err)
+			return nil, nil, m.Corrupt("run history", "%v", err)
 		}
-		if !r.Dropped {
+		if r.Dropped {
+			dropped = append(dropped, r.Number)
+		} else {
 			h.Runs = append(h.Runs, r)
 		}
 	}
-	return h, nil
+	return h, dropped, nil
 }
 
 // RecordRun appends to the run history of the store in dir and returns the

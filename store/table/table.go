@@ -370,16 +370,13 @@ func (t *Table) last() Checkpoint {
 // writersWait is how long a writer waits for who has the table open: a reader may look into it for a moment.
 const writersWait = time.Second
 
-// lock takes the table's place. Its lock is a byte of the store's lock
-// file far behind the others, chosen by the name.
+// lock takes the table's place.
 func lock(ctx context.Context, e meta.Env, o Options) (*Table, error) {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(o.Name))
 	wait := writersWait
 	if o.ReadOnly {
 		wait = 0
 	}
-	lk, err := e.Lock(ctx, int64(1<<32+h.Sum64()>>2), !o.ReadOnly, wait)
+	lk, err := e.LockTable(ctx, o.Name, !o.ReadOnly, wait)
 	switch {
 	case errors.Is(err, store.ErrLocked) && o.ReadOnly && o.Beside:
 	case errors.Is(err, store.ErrLocked):

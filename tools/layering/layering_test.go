@@ -28,7 +28,7 @@ var inner = map[string][][]string{
 		{"store/internal"},
 		{"store"},
 		{"store/budget"},
-		{"store/table", "store/ingest", "store/stats", "store/storegraph"},
+		{"store/table", "store/ingest", "store/stats", "store/storegraph", "store/remote"},
 		{"store/adjacency", "store/buffer", "store/ingest/formats", "store/export", "store/verify", "store/storetest"},
 		{"store/buffer/metrics", "store/rows", "store/ingest/ingesttest"},
 	},

@@ -116,6 +116,9 @@ func (e Env) lockMetadata(ctx context.Context, write bool) (_ *Lock, err error) 
 	return lk, nil
 }
 
+// LockMetadata keeps everybody from the metadata, as a writer does that has them open.
+func (e Env) LockMetadata(ctx context.Context) (*Lock, error) { return e.lockMetadata(ctx, true) }
+
 // DB is Pebble, open under the metadata lock. It is held briefly: to read a
 // manifest, to apply one batch, or for a batch of dictionary look-ups.
 type DB struct {

@@ -1,7 +1,9 @@
 package meta
 
 import (
+	"context"
 	"encoding/json"
+	"hash/fnv"
 	"time"
 )
 
@@ -51,4 +53,12 @@ func (m *DB) TableVersions() (map[uint64]bool, error) {
 		versions[r.Version] = true
 	}
 	return versions, err
+}
+
+// LockTable takes a table's lock: shared to read its file, exclusive to write it. It is a byte of the store's lock file far
+// behind the others, chosen by the name. Part of the format.
+func (e Env) LockTable(ctx context.Context, name string, exclusive bool, timeout time.Duration) (*Lock, error) {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	return e.Lock(ctx, int64(1<<32+h.Sum64()>>2), exclusive, timeout)
 }

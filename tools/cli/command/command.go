@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstore/gstore/gpu/options"
+	"github.com/gstore/gstore/store/remote"
 )
 
 // Env is what a command may touch of the world.
@@ -93,6 +94,14 @@ func StoreArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// StoreOrAddress is [StoreArgs] of a command that takes one argument, a store or the address of one on object storage.
+func StoreOrAddress(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && remote.IsAddress(args[0]) {
+		return nil
+	}
+	return StoreArgs("STORE")(cmd, args)
+}
+
 // StoreFirst is [StoreArgs] of a command that takes any number of arguments behind the store.
 func StoreFirst(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
@@ -103,8 +112,19 @@ func StoreFirst(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// OnDisk refuses the address of a store on object storage.
+func OnDisk(path string) error {
+	if remote.IsAddress(path) {
+		return Usagef("%s is an address, and this reads stores on disk: gstore pull %s FOLDER makes one of it", path, path)
+	}
+	return nil
+}
+
 // checkStore refuses what is there and is no store.
 func checkStore(path string) error {
+	if err := OnDisk(path); err != nil {
+		return err
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil // opening it says what is wrong

@@ -79,6 +79,22 @@ func (e *Env) Progress(total int64, what string) *progressbar.ProgressBar {
 	)
 }
 
+// Moving starts a bar when it is first told how much is done of how much, which is by one goroutine at a time.
+func (e *Env) Moving(what string) (tell func(done, total int64), end func()) {
+	var bar *progressbar.ProgressBar
+	tell = func(done, total int64) {
+		if bar == nil {
+			bar = e.Progress(total, what)
+		}
+		_ = bar.Set64(done)
+	}
+	return tell, func() {
+		if bar != nil {
+			_ = bar.Finish()
+		}
+	}
+}
+
 // Working says on a terminal what is being done, until done is called.
 func (e *Env) Working(what string) (done func()) {
 	if !e.Terminal() {

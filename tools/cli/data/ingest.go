@@ -410,8 +410,8 @@ func (o *ingestOptions) hop(memory int64) precompute.Options {
 // asked for, which says itself if it is there, or that the recipe chose. Else it returns exists, and what is left.
 func (o *ingestOptions) finished(dir string, exists error) (*ingest.Report, error) {
 	s, err := store.Open(dir, store.Options{})
-	if err != nil {
-		return nil, err
+	if err != nil { // something else is there
+		return nil, exists
 	}
 	m := s.Manifest()
 	due := ingest.Due(m) == recipe.HopLater

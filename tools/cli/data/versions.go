@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/remote"
 	"github.com/gstore/gstore/store/table"
 	"github.com/gstore/gstore/tools/cli/command"
 )
@@ -176,16 +177,21 @@ func before(ctx context.Context, dir string, version uint64) (uint64, error) {
 func NewPrune(e *command.Env) *cobra.Command {
 	keep := 1
 	cmd := &cobra.Command{
-		Use:   "prune STORE",
-		Short: "Remove all but the newest versions of a store",
+		Use:   "prune STORE|ADDRESS",
+		Short: "Remove all but the newest versions of a store, or its snapshots on object storage",
 		Long: `Prune removes all but the newest --keep versions of STORE, with the files that no
 other version has. A version on which a table of embeddings was trained stays: gstore
-drop --table removes the table first.`,
-		Example: "  gstore prune shop.gstore --keep 2",
-		Args:    command.StoreArgs("STORE"),
+drop --table removes the table first. Of an ADDRESS on object storage it removes all but
+the newest --keep snapshots, what no other one needs, and what interrupted pushes left a
+day ago and more.`,
+		Example: "  gstore prune shop.gstore --keep 2\n  gstore prune s3://graphs/shop --keep 10",
+		Args:    command.StoreOrAddress,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if keep < 1 {
 				return command.Usagef("--keep %d: expected 1 or more", keep)
+			}
+			if remote.IsAddress(args[0]) {
+				return pruneAddress(cmd.Context(), e, args[0], keep)
 			}
 			d, err := dropVersions(cmd.Context(), args[0], func(kept []uint64) []uint64 { return kept[:max(len(kept)-keep, 0)] })
 			if err != nil {
@@ -194,7 +200,7 @@ drop --table removes the table first.`,
 			return tellDropped(cmd.Context(), e, args[0], d, nil)
 		},
 	}
-	cmd.Flags().IntVar(&keep, "keep", 1, "how many versions to keep, the newest included")
+	cmd.Flags().IntVar(&keep, "keep", 1, "how many versions, or snapshots, to keep, the newest included")
 	return cmd
 }
 

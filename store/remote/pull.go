@@ -1,0 +1,360 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/gstore/gstore/store"
+)
+
+// PullOptions say how a store is pulled. The zero value is what most callers want.
+type PullOptions struct {
+	Snapshot uint64 // number; 0 = the newest
+	// Force replaces a store that has versions or runs which the snapshot has not: they are lost.
+	Force bool
+	// Progress is told bytes that were downloaded, of how many, from several goroutines; may be nil.
+	Progress func(done, total int64)
+}
+
+// Pulled is what a pull did.
+type Pulled struct {
+	Snapshot *Snapshot
+	Fresh    bool  // it changed the folder; else the store was the same
+	Files    int   // downloaded
+	Bytes    int64 // downloaded
+}
+
+const (
+	partBytes = 16 << 20 // of a request
+	partsMost = 8        // requests at a time
+	// PullSuffix ends the name of the folder beside a store in which it is pulled; an interrupted pull leaves it to the next one.
+	PullSuffix = ".pull"
+)
+
+// Pull makes the store in dir what a snapshot at b holds. The folder must be empty or not there, or hold a store all of whose versions
+// and runs the snapshot has; else it fails with ErrConflict. The store appears, or changes, in one step, when all of it is there and its
+// checksums are right.
+func Pull(ctx context.Context, b Bucket, dir string, o PullOptions) (p Pulled, err error) {
+	s, err := Read(ctx, b, o.Snapshot)
+	if err != nil {
+		return p, err
+	}
+	p.Snapshot = s
+	dir = filepath.Clean(dir)
+	old, err := readOld(ctx, dir, s, o.Force)
+	if err != nil || old.same(s) {
+		return p, err
+	}
+	d := download{bucket: b, s: s, o: o, dir: dir, temp: dir + PullSuffix, old: old, p: &p}
+	if err := d.files(ctx); err != nil {
+		return p, fmt.Errorf("%w (what is there stays in %s for the next pull)", err, d.temp)
+	}
+	p.Fresh = true
+	if old != nil {
+		// Nobody may have committed since readOld.
+		return p, store.Replace(ctx, dir, d.temp, store.Options{}, func() error {
+			_, err := readOld(ctx, dir, s, o.Force)
+			return err
+		})
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty one
+		return p, err
+	}
+	return p, errors.Join(os.Rename(d.temp, dir), syncFolder(filepath.Dir(dir)))
+}
+
+// oldStore is what the folder of a pull holds.
+type oldStore struct {
+	files map[string]store.BackupFile
+	sums  map[string]string
+}
+
+// readOld looks at the store in dir, nil if there is none, and whether the snapshot may take its place.
+func readOld(ctx context.Context, dir string, s *Snapshot, force bool) (_ *oldStore, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := store.OpenBackup(ctx, dir, store.Options{})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %s is no store, and not empty: pull into another folder", store.ErrExists, dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if !force {
+		if err := held(dir, b, s); err != nil {
+			return nil, err
+		}
+	}
+	old := &oldStore{files: map[string]store.BackupFile{}, sums: map[string]string{}}
+	for _, f := range b.Files {
+		old.files[f.Path] = f
+		// What never changes is known by its footer; the rest is small, but for dictionaries and tables.
+		if f.Ref == nil {
+			if old.sums[f.Path], err = sumOf(ctx, io.NewSectionReader(f, 0, f.Size)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return old, nil
+}
+
+// held fails where the store has what the snapshot has not.
+func held(dir string, b *store.Backup, s *Snapshot) error {
+	has := func(all []Mark, number uint64, t time.Time) bool {
+		for _, m := range all {
+			if m.Number == number && m.Time.Equal(t) {
+				return true
+			}
+		}
+		return false
+	}
+	lost := func(what string, number uint64) error {
+		return fmt.Errorf("%w: %s has %s %d, which snapshot %d has not: push it first, pull into another folder, or lose it with --force", ErrConflict, dir, what, number, s.Number)
+	}
+	for _, v := range b.History.Versions {
+		if !has(s.Versions, v.Version, v.Created) {
+			return lost("version", v.Version)
+		}
+	}
+	for _, r := range b.History.Runs {
+		if !has(s.Runs, r.Number, r.Started) {
+			return lost("run", r.Number)
+		}
+	}
+	return nil
+}
+
+// has reports whether the store has a file as the snapshot has it.
+func (o *oldStore) has(f *File) bool {
+	if o == nil {
+		return false
+	}
+	old, ok := o.files[f.Path]
+	if !ok || old.Size != f.Size {
+		return false
+	}
+	if old.Ref != nil {
+		return f.Footer != nil && *f.Footer == old.Ref.FooterChecksum
+	}
+	return o.sums[f.Path] == f.SHA256
+}
+
+// same reports whether the store has all files of the snapshot, and no others.
+func (o *oldStore) same(s *Snapshot) bool {
+	if o == nil || len(o.files) != len(s.Files) {
+		return false
+	}
+	for i := range s.Files {
+		if !o.has(&s.Files[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// download is a pull under way.
+type download struct {
+	bucket Bucket
+	s      *Snapshot
+	o      PullOptions
+	dir    string
+	temp   string
+	old    *oldStore
+	p      *Pulled
+
+	tally tally
+	total int64
+}
+
+// tally counts under a lock.
+type tally struct {
+	mu   sync.Mutex
+	done int64
+}
+
+// files puts all files of the snapshot into the temporary folder, durably.
+func (d *download) files(ctx context.Context) error {
+	folders := map[string]bool{d.temp: true}
+	for _, f := range d.s.Files {
+		folders[filepath.Dir(filepath.Join(d.temp, filepath.FromSlash(f.Path)))] = true
+	}
+	for folder := range folders {
+		if err := os.MkdirAll(folder, 0o777); err != nil {
+			return err
+		}
+	}
+	if err := d.clean(); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(d.temp, "LOCK"), os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	if err := lock.Close(); err != nil {
+		return err
+	}
+	var need []*File
+	for i := range d.s.Files {
+		f := &d.s.Files[i]
+		there, err := d.place(ctx, f)
+		if err != nil {
+			return err
+		}
+		if !there {
+			need = append(need, f)
+			d.total += f.Size
+		}
+	}
+	parts := make(limit, partsMost)
+	err = make(limit, transfers).each(ctx, len(need), func(ctx context.Context, i int) error { return d.file(ctx, need[i], parts) })
+	if err != nil {
+		return err
+	}
+	for folder := range folders {
+		if err := syncFolder(folder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clean removes what an earlier pull of another snapshot left and this one does not need.
+func (d *download) clean() error {
+	mine := map[string]bool{}
+	for _, f := range d.s.Files {
+		mine[filepath.Join(d.temp, filepath.FromSlash(f.Path))] = true
+	}
+	return filepath.WalkDir(d.temp, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || mine[path] {
+			return err
+		}
+		return os.Remove(path)
+	})
+}
+
+// place finds a file that is here already: an earlier pull's, or the old store's, which is linked.
+func (d *download) place(ctx context.Context, f *File) (there bool, err error) {
+	path := filepath.Join(d.temp, filepath.FromSlash(f.Path))
+	if file, err := os.Open(path); err == nil {
+		sum, err := sumOf(ctx, file)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return false, err
+		}
+		if sum == f.SHA256 {
+			return true, nil
+		}
+		if err := os.Remove(path); err != nil {
+			return false, err
+		}
+	}
+	if !d.old.has(f) {
+		return false, nil
+	}
+	return os.Link(filepath.Join(d.dir, filepath.FromSlash(f.Path)), path) == nil, nil
+}
+
+// file downloads a file, in parts, under another name until its checksum is right. One that is wrong may have got so on its way: it
+// is tried once more.
+func (d *download) file(ctx context.Context, f *File, parts limit) error {
+	err := d.try(ctx, f, parts)
+	if errors.Is(err, store.ErrCorrupt) {
+		d.tally.mu.Lock()
+		d.tally.done -= f.Size
+		d.tally.mu.Unlock()
+		err = d.try(ctx, f, parts)
+	}
+	return err
+}
+
+func (d *download) try(ctx context.Context, f *File, parts limit) (err error) {
+	path := filepath.Join(d.temp, filepath.FromSlash(f.Path))
+	part := path + ".part"
+	w, err := os.OpenFile(part, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o666)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(part))
+		}
+	}()
+	err = parts.each(ctx, int((f.Size+partBytes-1)/partBytes), func(ctx context.Context, i int) error {
+		at := int64(i) * partBytes
+		return d.part(ctx, f, w, at, min(partBytes, f.Size-at))
+	})
+	sum := ""
+	if err == nil {
+		sum, err = sumOf(ctx, io.NewSectionReader(w, 0, f.Size))
+	}
+	if err == nil && sum != f.SHA256 {
+		err = damagedObject(d.bucket, f, "its SHA-256 is %s", sum)
+	}
+	if err == nil {
+		err = w.Sync()
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		return err
+	}
+	d.tally.mu.Lock()
+	d.p.Files++
+	d.p.Bytes += f.Size
+	d.tally.mu.Unlock()
+	return os.Rename(part, path)
+}
+
+// part downloads length bytes from at.
+func (d *download) part(ctx context.Context, f *File, w io.WriterAt, at, length int64) error {
+	err := retry(ctx, length, func(ctx context.Context) error {
+		r, err := d.bucket.Get(ctx, f.object(), at, length)
+		n := int64(0)
+		if err == nil {
+			n, err = io.Copy(io.NewOffsetWriter(w, at), io.LimitReader(readerOf(ctx, r), length))
+			err = errors.Join(err, r.Close())
+		}
+		if err == nil && n == length {
+			return nil
+		}
+		if o, serr := d.bucket.Stat(ctx, f.object()); serr == nil && o.Size != f.Size {
+			return damagedObject(d.bucket, f, "it has %d bytes, expected %d", o.Size, f.Size)
+		}
+		return cmp.Or(err, io.ErrUnexpectedEOF)
+	})
+	if errors.Is(err, ErrNotFound) {
+		return damagedObject(d.bucket, f, "it is missing")
+	}
+	if errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("download %s: %w", f.Path, err)
+	}
+	d.tally.mu.Lock()
+	defer d.tally.mu.Unlock()
+	d.tally.done += length
+	if d.o.Progress != nil {
+		d.o.Progress(d.tally.done, d.total)
+	}
+	return nil
+}
+
+func syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,243 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+)
+
+// PushOptions say how a store is pushed. The zero value is what most callers want.
+type PushOptions struct {
+	Note string
+	// Force pushes a store that has not all versions and runs of the newest snapshot, which stays to be pulled by its number.
+	Force bool
+	// Progress is told bytes that were uploaded, of how many, from several goroutines; may be nil.
+	Progress func(done, total int64)
+	// Now is the clock; nil = time.Now.
+	Now func() time.Time
+}
+
+// Pushed is what a push did.
+type Pushed struct {
+	Snapshot *Snapshot
+	Fresh    bool  // it made the snapshot; else the newest one was the same
+	Files    int   // uploaded
+	Bytes    int64 // uploaded
+}
+
+// transfers is how many files are hashed or moved at a time.
+const transfers = 4
+
+// freshAge is for how long an object that no snapshot names is taken for one of a push under way: by another try of that push, which
+// uses it, and by Prune, which leaves it for twice as long.
+const freshAge = 12 * time.Hour
+
+// Push uploads what the store in dir holds and the newest snapshot at b does not, and makes the next snapshot. It fails with ErrConflict
+// where that would hide versions or runs, and with store.ErrLocked while a table of the store is trained. Interrupted, it is taken up by the
+// next push within half a day.
+func Push(ctx context.Context, b Bucket, dir string, o PushOptions) (p Pushed, err error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	backup, err := store.OpenBackup(ctx, dir, store.Options{})
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, backup.Close()) }()
+	if err := begin(ctx, b); err != nil {
+		return p, err
+	}
+	up := upload{bucket: b, backup: backup, o: o, have: map[string]bool{}, p: &p}
+	for {
+		head, err := Read(ctx, b, 0)
+		if errors.Is(err, ErrNotFound) {
+			head = &Snapshot{}
+		} else if err != nil {
+			return p, err
+		}
+		next, err := up.follow(ctx, head)
+		if err != nil {
+			return p, err
+		}
+		if head.Number > 0 && !changed(head, next) {
+			p.Snapshot = head
+			return p, nil
+		}
+		body, err := next.encode()
+		if err != nil {
+			return p, err
+		}
+		key := snapshotKey(next.Number)
+		err = retry(ctx, 0, func(ctx context.Context) error { return b.Create(ctx, key, body) })
+		if errors.Is(err, ErrExists) {
+			// By another push, or by this one, whose answer was lost.
+			got, rerr := read(ctx, b, key)
+			if rerr != nil {
+				return p, rerr
+			}
+			if !bytes.Equal(got, body) {
+				continue
+			}
+			err = nil
+		}
+		p.Snapshot, p.Fresh = next, true
+		return p, err
+	}
+}
+
+// upload is a push under way.
+type upload struct {
+	bucket Bucket
+	backup *store.Backup
+	o      PushOptions
+	have   map[string]bool   // objects that are there
+	sums   map[string]string // SHA-256 by path, once they are known
+	p      *Pushed
+}
+
+// follow uploads what head does not name and returns the snapshot behind it.
+func (u *upload) follow(ctx context.Context, head *Snapshot) (*Snapshot, error) {
+	m, h := u.backup.Manifest, u.backup.History
+	next := &Snapshot{Number: head.Number + 1, Created: u.o.Now().UTC(), Note: u.o.Note, Version: m.Version, Nodes: m.Nodes, Edges: m.Edges}
+	for _, v := range h.Versions {
+		next.Versions = append(next.Versions, Mark{v.Version, v.Created})
+	}
+	for _, r := range h.Runs {
+		next.Runs = append(next.Runs, Mark{r.Number, r.Started})
+	}
+	if err := u.contains(head, next); err != nil && !u.o.Force {
+		return nil, err
+	}
+	known := map[string]File{}
+	for _, f := range head.Files {
+		known[f.Path] = f
+		u.have[f.SHA256] = true
+	}
+	next.Files = make([]File, len(u.backup.Files))
+	if u.sums == nil {
+		u.sums = map[string]string{}
+	}
+	var hash []int
+	for i := range u.backup.Files {
+		f := &u.backup.Files[i]
+		next.Files[i] = File{Path: f.Path, Size: f.Size, SHA256: u.sums[f.Path]}
+		if f.Ref != nil {
+			next.Files[i].Footer = &f.Ref.FooterChecksum
+			if k := known[f.Path]; k.Footer != nil && *k.Footer == f.Ref.FooterChecksum && k.Size == f.Size {
+				next.Files[i].SHA256 = k.SHA256
+			}
+		}
+		if next.Files[i].SHA256 == "" {
+			hash = append(hash, i)
+		}
+	}
+	err := make(limit, transfers).each(ctx, len(hash), func(ctx context.Context, k int) (err error) {
+		i := hash[k]
+		next.Files[i].SHA256, err = sumOf(ctx, io.NewSectionReader(u.backup.Files[i], 0, u.backup.Files[i].Size))
+		if err != nil {
+			err = fmt.Errorf("read %s: %w", u.backup.Files[i].Path, err)
+		}
+		return err
+	})
+	for _, f := range next.Files {
+		u.sums[f.Path] = f.SHA256
+	}
+	if err != nil {
+		return nil, err
+	}
+	return next, u.missing(ctx, next)
+}
+
+// contains fails where the store has not all that head has.
+func (u *upload) contains(head, next *Snapshot) error {
+	why := func(what string, m Mark, mine []Mark) error {
+		at, has := slices.BinarySearchFunc(mine, m.Number, func(m Mark, n uint64) int { return int(m.Number) - int(n) })
+		switch {
+		case !has:
+			return fmt.Errorf("%w: %s: snapshot %d has %s %d, of %s: pull it first, into another folder or with --force, or push with --force", ErrConflict, u.bucket, head.Number, what, m.Number, m.Time.Format(time.RFC3339))
+		case !mine[at].Time.Equal(m.Time):
+			return fmt.Errorf("%w: %s: %s %d of snapshot %d is of %s, this store's is of %s: they are different stores, or have grown apart; push to another address, or with --force",
+				ErrConflict, u.bucket, what, m.Number, head.Number, m.Time.Format(time.RFC3339), mine[at].Time.Format(time.RFC3339))
+		}
+		return nil
+	}
+	for _, m := range head.Versions {
+		if err := why("version", m, next.Versions); err != nil {
+			return err
+		}
+	}
+	for _, m := range head.Runs {
+		if err := why("run", m, next.Runs); err != nil && !slices.Contains(u.backup.Dropped, m.Number) {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing uploads the objects of a snapshot that are not there.
+func (u *upload) missing(ctx context.Context, next *Snapshot) error {
+	var up []int
+	total, queued := int64(0), map[string]bool{}
+	for i, f := range next.Files {
+		if !u.have[f.SHA256] && !queued[f.SHA256] {
+			queued[f.SHA256] = true
+			up = append(up, i)
+			total += f.Size
+		}
+	}
+	var tally tally
+	return make(limit, transfers).each(ctx, len(up), func(ctx context.Context, k int) error {
+		i := up[k]
+		f := &next.Files[i]
+		r := io.NewSectionReader(u.backup.Files[i], 0, f.Size)
+		old, err := u.bucket.Stat(ctx, f.object())
+		there := err == nil && old.Size == f.Size && time.Since(old.Modified) < freshAge
+		if !there {
+			err := retry(ctx, f.Size, func(ctx context.Context) error {
+				return u.bucket.Put(ctx, f.object(), io.NewSectionReader(r, 0, f.Size))
+			})
+			if err != nil {
+				return fmt.Errorf("upload %s: %w", f.Path, err)
+			}
+		}
+		tally.mu.Lock()
+		defer tally.mu.Unlock()
+		u.have[f.SHA256] = true
+		if tally.done += f.Size; !there {
+			u.p.Files++
+			u.p.Bytes += f.Size
+		}
+		if u.o.Progress != nil {
+			u.o.Progress(tally.done, total)
+		}
+		return nil
+	})
+}
+
+// changed reports whether two snapshots differ in what they hold.
+func changed(a, b *Snapshot) bool {
+	return !slices.EqualFunc(a.Files, b.Files, func(x, y File) bool { return x.Path == y.Path && x.SHA256 == y.SHA256 })
+}
+
+// sumOf is the SHA-256 of what r reads, in hexadecimal.
+func sumOf(ctx context.Context, r io.Reader) (string, error) {
+	h := sha256.New()
+	if _, err := io.CopyBuffer(h, struct{ io.Reader }{readerOf(ctx, r)}, make([]byte, 1<<20)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// damagedObject is an object whose bytes are not what its key says.
+func damagedObject(b Bucket, f *File, format string, args ...any) error {
+	return &blocks.CorruptError{Path: b.String() + "/" + f.object(), Extent: "object", Offset: -1, Reason: fmt.Sprintf("of %s: ", f.Path) + fmt.Sprintf(format, args...)}
+}

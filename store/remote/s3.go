@@ -1,0 +1,159 @@
+package remote
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/gstore/gstore/store"
+)
+
+const (
+	uploadThreads = 4 // parts of one object at a time
+	awsEndpoint   = "https://s3.amazonaws.com"
+)
+
+// bucketS3 is a bucket of a server that speaks S3's protocol.
+type bucketS3 struct {
+	client minio.Core
+	bucket string
+	prefix string // ends with a slash, or is empty
+}
+
+// openS3 opens a bucket. What the address does not say comes from AWS's variables and files.
+func openS3(bucket, prefix string, q url.Values) (Bucket, error) {
+	for name := range q {
+		if name != "endpoint" && name != "region" {
+			return nil, fmt.Errorf("%w: s3://%s?%s: expected endpoint or region", store.ErrInvalid, bucket, name)
+		}
+	}
+	endpoint := cmp.Or(q.Get("endpoint"), os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), awsEndpoint)
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.Trim(u.Path, "/") != "" {
+		return nil, fmt.Errorf("%w: endpoint %q, expected https://HOST[:PORT]", store.ErrInvalid, endpoint)
+	}
+	providers := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
+	if endpoint == awsEndpoint || os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "" || os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI") != "" {
+		providers = append(providers, &credentials.IAM{Client: &http.Client{Timeout: 2 * time.Second}}) // elsewhere nobody answers
+	}
+	transport, err := minio.DefaultTransport(u.Scheme == "https")
+	if err != nil {
+		return nil, err
+	}
+	transport.ResponseHeaderTimeout = answerTime
+	c, err := minio.NewCore(u.Host, &minio.Options{
+		Creds: credentials.NewChainCredentials(providers), Secure: u.Scheme == "https", Transport: transport,
+		Region: cmp.Or(q.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
+		// Servers check what arrives.
+		TrailingHeaders: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: endpoint %q: %w", store.ErrInvalid, endpoint, err)
+	}
+	return &bucketS3{*c, bucket, prefix}, nil
+}
+
+// String is the address without its options.
+func (b *bucketS3) String() string { return strings.TrimSuffix("s3://"+b.bucket+"/"+b.prefix, "/") }
+
+// failed names what failed, and tells the kinds of errors apart that callers ask for.
+func (b *bucketS3) failed(err error, key string) error {
+	if err == nil {
+		return nil
+	}
+	kind := error(nil)
+	switch r := minio.ToErrorResponse(err); {
+	case r.StatusCode == http.StatusPreconditionFailed || r.Code == "PreconditionFailed":
+		kind = ErrExists
+	case r.StatusCode == http.StatusNotFound && r.Code != "NoSuchBucket":
+		kind = ErrNotFound
+	}
+	where := b.String() + "/" + key
+	if kind != nil {
+		return fmt.Errorf("%w: %s: %w", kind, where, err)
+	}
+	return fmt.Errorf("%s: %w", where, err)
+}
+
+// refusedByServer reports whether a server said no, and would again.
+func refusedByServer(err error) bool {
+	var r minio.ErrorResponse
+	if !errors.As(err, &r) {
+		return false
+	}
+	switch r.Code {
+	case "SignatureDoesNotMatch", "InvalidChunkSizeError", "BadDigest", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch", "RequestTimeout", "ConditionalRequestConflict", "IncompleteBody":
+		return false // what was sent did not arrive
+	}
+	return r.StatusCode >= 400 && r.StatusCode < 500 && r.StatusCode != http.StatusTooManyRequests
+}
+
+// Get implements [Bucket].
+func (b *bucketS3) Get(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	o := minio.GetObjectOptions{}
+	if length == 0 {
+		return io.NopCloser(bytes.NewReader(nil)), nil
+	}
+	if length > 0 {
+		if err := o.SetRange(offset, offset+length-1); err != nil {
+			return nil, err
+		}
+	} else if offset > 0 {
+		if err := o.SetRange(offset, 0); err != nil {
+			return nil, err
+		}
+	}
+	r, _, _, err := b.client.GetObject(ctx, b.bucket, b.prefix+key, o)
+	return r, b.failed(err, key)
+}
+
+// Put implements [Bucket].
+func (b *bucketS3) Put(ctx context.Context, key string, r *io.SectionReader) error {
+	_, err := b.client.Client.PutObject(ctx, b.bucket, b.prefix+key, r, r.Size(), minio.PutObjectOptions{NumThreads: uploadThreads, ContentType: "application/octet-stream"})
+	return b.failed(err, key)
+}
+
+// Create implements [Bucket].
+func (b *bucketS3) Create(ctx context.Context, key string, body []byte) error {
+	o := minio.PutObjectOptions{DisableMultipart: true, ContentType: "application/json"}
+	o.SetMatchETagExcept("*")
+	_, err := b.client.Client.PutObject(ctx, b.bucket, b.prefix+key, bytes.NewReader(body), int64(len(body)), o)
+	return b.failed(err, key)
+}
+
+// Stat implements [Bucket].
+func (b *bucketS3) Stat(ctx context.Context, key string) (Object, error) {
+	info, err := b.client.StatObject(ctx, b.bucket, b.prefix+key, minio.StatObjectOptions{})
+	return Object{key, info.Size, info.LastModified}, b.failed(err, key)
+}
+
+// List implements [Bucket].
+func (b *bucketS3) List(ctx context.Context, prefix string, fn func(Object) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for info := range b.client.Client.ListObjects(ctx, b.bucket, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
+		if info.Err != nil {
+			return b.failed(info.Err, prefix)
+		}
+		if err := fn(Object{strings.TrimPrefix(info.Key, b.prefix), info.Size, info.LastModified}); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// Delete implements [Bucket].
+func (b *bucketS3) Delete(ctx context.Context, key string) error {
+	return b.failed(b.client.RemoveObject(ctx, b.bucket, b.prefix+key, minio.RemoveObjectOptions{}), key)
+}

@@ -1,0 +1,68 @@
+package data_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/tools/cli"
+	"github.com/gstore/gstore/tools/cli/clitest"
+)
+
+// A store goes to an address, is listed, verified, pulled, brought up to date, and pruned there.
+func TestPushPullCommands(t *testing.T) {
+	dir := t.TempDir()
+	in, shop, there := filepath.Join(dir, "in"), filepath.Join(dir, "shop.gstore"), filepath.Join(dir, "there.gstore")
+	address := "file://" + filepath.ToSlash(filepath.Join(dir, "bucket"))
+	clitest.MustRun(t, "generate", "sbm", in, "--nodes", "200", "--edges", "1000", "--features", "4", "--classes", "2", "--communities", "2", "--quiet")
+	clitest.MustRun(t, "ingest", in, shop, "--partitions", "2", "--quiet")
+	said := func(want string, args ...string) string {
+		t.Helper()
+		code, out, errs := clitest.Run(t, args...)
+		if code != cli.ExitOK || !strings.Contains(out+errs, want) {
+			t.Fatalf("%v: exit code %d, %s%s, expected %q", args, code, out, errs, want)
+		}
+		return out
+	}
+	said("snapshot 1 holds", "push", shop, address, "--note", "first")
+	said("nothing to push", "push", shop, address)
+	said("version 1, 200 nodes, ", "pull", address, there)
+	said("nothing to pull", "pull", address, there)
+	clitest.MustRun(t, "train", shop, "--epochs", "1", "--quiet")
+	said("snapshot 2 holds", "push", shop, address)
+	said("of snapshot 2", "pull", address, there)
+	clitest.MustRun(t, "eval", there, "--quiet")
+	clitest.MustRun(t, "verify", there, "--quiet")
+	if list := said("first", "ls", address); strings.Count(list, "\n") != 3 {
+		t.Errorf("listed:\n%s", list)
+	}
+	said(`"event":"snapshot"`, "ls", address, "--json")
+	said("2 snapshot(s), whole", "verify", address)
+	said("removed 1 snapshot(s)", "prune", address)
+	said("1 snapshot(s), whole", "verify", address)
+
+	refused := func(code int, want string, args ...string) {
+		t.Helper()
+		if got, _, errs := clitest.Run(t, args...); got != code || !strings.Contains(errs, want) {
+			t.Errorf("%v: exit code %d, %s, expected %d, %q", args, got, errs, code, want)
+		}
+	}
+	refused(cli.ExitUsage, "expected s3://", "push", shop, there)
+	refused(cli.ExitUsage, "gstore pull", "train", address)
+	refused(cli.ExitUsage, "gstore pull", "inspect", address)
+	refused(cli.ExitUsage, "of an address say --snapshot", "verify", address, "--version", "1")
+	refused(cli.ExitUsage, "of a store say --version", "verify", shop, "--snapshot", "1")
+	refused(cli.ExitFailed, "holds no store", "ls", address+"-none")
+	refused(cli.ExitFailed, "gstore ls lists", "pull", address, filepath.Join(dir, "x"), "--snapshot", "1")
+	clitest.MustRun(t, "train", there, "--epochs", "1", "--quiet")
+	refused(cli.ExitFailed, "has run 2", "pull", address, there)
+	objects, err := filepath.Glob(filepath.Join(dir, "bucket", "objects", "*", "*"))
+	if err != nil || len(objects) == 0 {
+		t.Fatal(objects, err)
+	}
+	if err := os.WriteFile(objects[0], []byte("not what it was"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	refused(cli.ExitCorrupt, "damaged: ", "verify", address)
+}
