@@ -11,7 +11,7 @@ import (
 
 // Replace puts the store in folder with, which nobody has open, in place of the one in dir, in one step where the system can, and removes
 // what was there. allowed, if not nil, is asked first, when nobody can write to dir any more. Readers that have dir open keep what they
-// opened. It fails with ErrLocked while dir has a writer or one of its tables is open. Of o, LockTimeout is looked at: both are on
+// opened. It fails with ErrLocked while dir has a writer or one of its tables is trained. Of o, LockTimeout is looked at: both are on
 // the operating system's file system.
 func Replace(ctx context.Context, dir, with string, o Options, allowed func() error) (err error) {
 	e := meta.NewEnv(dir, nil, o.LockTimeout)
@@ -36,8 +36,12 @@ func Replace(ctx context.Context, dir, with string, o Options, allowed func() er
 		return err
 	}
 	for _, name := range tables {
-		if err := hold(e.LockTable(ctx, name, true, 0)); err != nil {
-			return fmt.Errorf("table %q of %s is open: %w", name, dir, err)
+		err := hold(e.LockTable(ctx, name, false, 0)) // who reads it keeps the file that is open
+		if errors.Is(err, ErrLocked) {
+			return fmt.Errorf("%w: table %q of %s is being trained", ErrLocked, name, dir)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if allowed != nil {

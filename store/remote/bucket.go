@@ -46,6 +46,8 @@ type Bucket interface {
 	List(ctx context.Context, prefix string, fn func(Object) error) error
 	// Delete removes an object; one that is not there is no error.
 	Delete(ctx context.Context, key string) error
+	// Abandoned removes what writes left that were interrupted before a moment, and counts it.
+	Abandoned(ctx context.Context, before time.Time) (n int, err error)
 	// String is the address.
 	String() string
 }

@@ -144,5 +144,10 @@ func sweep(ctx context.Context, b Bucket, before time.Time, p *Pruned) error {
 		p.Objects++
 		p.Bytes += o.Size
 	}
+	if err != nil {
+		return err
+	}
+	n, err := b.Abandoned(ctx, before)
+	p.Objects += n
 	return err
 }

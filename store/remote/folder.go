@@ -8,7 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
+	"time"
 )
 
 // folder is a bucket in a folder of the file system: a disk, or a mount.
@@ -95,8 +98,32 @@ func (f folder) Stat(_ context.Context, key string) (Object, error) {
 	return Object{key, info.Size(), info.ModTime()}, nil
 }
 
-// List implements [Bucket]. Files that an interrupted write left are listed too, to be swept.
+// List implements [Bucket].
 func (f folder) List(ctx context.Context, prefix string, fn func(Object) error) error {
+	return f.walk(ctx, prefix, func(o Object) error {
+		if isTemp(o.Key) {
+			return nil
+		}
+		return fn(o)
+	})
+}
+
+// Abandoned implements [Bucket].
+func (f folder) Abandoned(ctx context.Context, before time.Time) (n int, err error) {
+	err = f.walk(ctx, "", func(o Object) error {
+		if !isTemp(o.Key) || !o.Modified.Before(before) {
+			return nil
+		}
+		n++
+		return f.Delete(ctx, o.Key)
+	})
+	return n, err
+}
+
+func isTemp(key string) bool { return strings.HasPrefix(path.Base(key), tempPrefix) }
+
+// walk lists all files below a prefix.
+func (f folder) walk(ctx context.Context, prefix string, fn func(Object) error) error {
 	err := filepath.WalkDir(f.path(prefix), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

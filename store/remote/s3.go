@@ -20,8 +20,10 @@ import (
 )
 
 const (
-	uploadThreads = 4 // parts of one object at a time
-	awsEndpoint   = "https://s3.amazonaws.com"
+	uploadParts = 4        // of one object at a time
+	uploadBytes = 64 << 20 // of a part, and of an object that is written at once
+	partsLimit  = 10_000   // of S3
+	awsEndpoint = "https://s3.amazonaws.com"
 )
 
 // bucketS3 is a bucket of a server that speaks S3's protocol.
@@ -55,8 +57,6 @@ func openS3(bucket, prefix string, q url.Values) (Bucket, error) {
 	c, err := minio.NewCore(u.Host, &minio.Options{
 		Creds: credentials.NewChainCredentials(providers), Secure: u.Scheme == "https", Transport: transport,
 		Region: cmp.Or(q.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
-		// Servers check what arrives.
-		TrailingHeaders: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: endpoint %q: %w", store.ErrInvalid, endpoint, err)
@@ -118,18 +118,79 @@ func (b *bucketS3) Get(ctx context.Context, key string, offset, length int64) (i
 	return r, b.failed(err, key)
 }
 
-// Put implements [Bucket].
+// Put implements [Bucket]. Each request is signed with the SHA-256 of what it sends, which the server checks.
 func (b *bucketS3) Put(ctx context.Context, key string, r *io.SectionReader) error {
-	_, err := b.client.Client.PutObject(ctx, b.bucket, b.prefix+key, r, r.Size(), minio.PutObjectOptions{NumThreads: uploadThreads, ContentType: "application/octet-stream"})
+	o := minio.PutObjectOptions{ContentType: "application/octet-stream"}
+	if r.Size() <= uploadBytes {
+		return b.put(ctx, key, r, o)
+	}
+	id, err := b.client.NewMultipartUpload(ctx, b.bucket, b.prefix+key, o)
+	if err != nil {
+		return b.failed(err, key)
+	}
+	size := max(uploadBytes, (r.Size()/partsLimit>>20+1)<<20)
+	parts := make([]minio.CompletePart, (r.Size()+size-1)/size)
+	err = make(limit, uploadParts).each(ctx, len(parts), func(ctx context.Context, i int) error {
+		at := int64(i) * size
+		part := io.NewSectionReader(r, at, min(size, r.Size()-at))
+		sum, err := sumOf(ctx, part)
+		if err != nil {
+			return err
+		}
+		return retry(ctx, part.Size(), func(ctx context.Context) error {
+			p, err := b.client.PutObjectPart(ctx, b.bucket, b.prefix+key, id, i+1, io.NewSectionReader(part, 0, part.Size()), part.Size(), minio.PutObjectPartOptions{Sha256Hex: sum})
+			parts[i] = minio.CompletePart{PartNumber: i + 1, ETag: p.ETag}
+			return b.failed(err, key)
+		})
+	})
+	if err == nil {
+		_, err = b.client.CompleteMultipartUpload(ctx, b.bucket, b.prefix+key, id, parts, minio.PutObjectOptions{})
+		err = b.failed(err, key)
+	}
+	if err != nil { // what is left of it costs room
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
+		defer cancel()
+		_ = b.client.AbortMultipartUpload(ctx, b.bucket, b.prefix+key, id)
+	}
+	return err
+}
+
+// abortTime is how long giving up an upload may take; Abandoned does it later.
+const abortTime = 5 * time.Second
+
+// put writes an object by one request.
+func (b *bucketS3) put(ctx context.Context, key string, r *io.SectionReader, o minio.PutObjectOptions) error {
+	sum, err := sumOf(ctx, io.NewSectionReader(r, 0, r.Size()))
+	if err != nil {
+		return err
+	}
+	_, err = b.client.PutObject(ctx, b.bucket, b.prefix+key, io.NewSectionReader(r, 0, r.Size()), r.Size(), "", sum, o)
 	return b.failed(err, key)
+}
+
+// Abandoned implements [Bucket].
+func (b *bucketS3) Abandoned(ctx context.Context, before time.Time) (n int, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for u := range b.client.ListIncompleteUploads(ctx, b.bucket, b.prefix, true) {
+		if u.Err != nil {
+			return n, b.failed(u.Err, "")
+		}
+		if u.Initiated.Before(before) {
+			if err := b.client.AbortMultipartUpload(ctx, b.bucket, u.Key, u.UploadID); err != nil {
+				return n, b.failed(err, strings.TrimPrefix(u.Key, b.prefix))
+			}
+			n++
+		}
+	}
+	return n, nil
 }
 
 // Create implements [Bucket].
 func (b *bucketS3) Create(ctx context.Context, key string, body []byte) error {
-	o := minio.PutObjectOptions{DisableMultipart: true, ContentType: "application/json"}
+	o := minio.PutObjectOptions{ContentType: "application/json"}
 	o.SetMatchETagExcept("*")
-	_, err := b.client.Client.PutObject(ctx, b.bucket, b.prefix+key, bytes.NewReader(body), int64(len(body)), o)
-	return b.failed(err, key)
+	return b.put(ctx, key, io.NewSectionReader(bytes.NewReader(body), 0, int64(len(body))), o)
 }
 
 // Stat implements [Bucket].

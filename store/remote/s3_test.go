@@ -3,6 +3,7 @@ package remote_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -320,6 +321,55 @@ func TestS3Kills(t *testing.T) {
 		same(t, dir, there)
 	}
 	whole(t, b, dir)
+}
+
+// pattern is bytes that differ from place to place.
+type pattern struct{ failsAt int64 }
+
+func (p pattern) ReadAt(b []byte, at int64) (int, error) {
+	if p.failsAt > 0 && at+int64(len(b)) > p.failsAt {
+		return 0, errFails
+	}
+	for i := range b {
+		x := uint64(at+int64(i)) * 0x9e3779b97f4a7c15
+		b[i] = byte(x >> 56)
+	}
+	return len(b), nil
+}
+
+// A large object goes in parts, each of which is tried again where the network fails it, and is whole; one that cannot be read leaves nothing.
+func TestS3Large(t *testing.T) {
+	const size = 150 << 20
+	s := startServer(t)
+	f, host := startFaults(t, s, 3, .5)
+	b, clear := s.bucket("large", host), s.bucket("large", s.host())
+	if err := b.Put(t.Context(), "x", io.NewSectionReader(pattern{}, 0, size)); err != nil {
+		t.Fatal(err)
+	}
+	want, got := sha256.New(), sha256.New()
+	if _, err := io.Copy(want, io.NewSectionReader(pattern{}, 0, size)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := clear.Get(t.Context(), "x", 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(got, r); err != nil || n != size || !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
+		t.Errorf("%d bytes, %v, or they differ", n, err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := clear.Put(t.Context(), "y", io.NewSectionReader(pattern{100 << 20}, 0, size)); !errors.Is(err, errFails) {
+		t.Errorf("a file that cannot be read: %v", err)
+	}
+	if _, err := clear.Stat(t.Context(), "y"); !errors.Is(err, remote.ErrNotFound) {
+		t.Errorf("it is there: %v", err)
+	}
+	if n, err := clear.Abandoned(t.Context(), time.Now().Add(time.Hour)); err != nil || n != 0 {
+		t.Errorf("%d uploads were left, %v", n, err)
+	}
+	t.Log(f.count)
 }
 
 // The server's own word on what is wrong reaches the user.
