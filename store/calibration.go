@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,6 +91,9 @@ func (f *Files) Calibration(ctx context.Context, engine string, o CalibrationOpt
 			return r.Calibration, none, nil
 		}
 		largest := slices.MaxFunc(s.manifest.Files, func(a, b FileRef) int { return cmp.Compare(a.Size, b.Size) })
+		if _, err := os.Stat(s.env.DataPath(largest.Name)); errors.Is(err, fs.ErrNotExist) && s.env.OnDisk() {
+			return r.Calibration, none, nil // it is read from elsewhere
+		}
 		if r.Calibration, err = blockio.Calibrate(ctx, engine, s.env.DataPath(largest.Name), blockio.CalibrateOptions{Duration: o.Duration}); err != nil {
 			return blockio.Calibration{}, none, err
 		}

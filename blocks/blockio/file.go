@@ -3,6 +3,7 @@ package blockio
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"unsafe"
@@ -23,6 +24,7 @@ type file struct {
 	slot    int          // io_uring: index in the ring's file table, −1 if none
 	mapping []byte       // mmap: the whole file
 	unhook  func() error // engine's part of Close, before the descriptor is closed
+	content Elsewhere    // of a file that is not on disk, which has no descriptor
 
 	mu     sync.Mutex
 	idle   sync.Cond
@@ -122,7 +124,13 @@ func (f *file) Close() error {
 	if f.unhook != nil {
 		err = f.unhook()
 	}
-	if cerr := unix.Close(f.fd); err == nil && cerr != nil {
+	cerr := error(nil)
+	if f.content != nil {
+		cerr = f.content.Close()
+	} else {
+		cerr = unix.Close(f.fd)
+	}
+	if err == nil && cerr != nil {
 		err = cerr
 	}
 	if err != nil {
@@ -137,6 +145,13 @@ func (p *piece) transfer(fl *faults) (int, error) {
 	b := p.buf
 	if p.op != Sync {
 		b = b[:fl.length(len(b), p.file.direct)]
+	}
+	if p.file.content != nil {
+		n, err := p.file.content.ReadAt(b, p.offset)
+		if err == io.EOF { // fewer bytes say it
+			err = nil
+		}
+		return fl.outcome(p.op, n, err)
 	}
 	n, err := retry(func() (int, error) {
 		switch p.op {

@@ -62,6 +62,15 @@ func New(name string, o Options) (e Engine, why string, err error) {
 		return nil, "", err
 	}
 	o = o.withDefaults()
+	e, why, err = local(name, o)
+	if err != nil {
+		return nil, why, err
+	}
+	return withElsewhere(e, o), why, nil
+}
+
+// local makes an engine of this machine's files.
+func local(name string, o Options) (e Engine, why string, err error) {
 	switch name {
 	case "io_uring":
 		return newUring(o)

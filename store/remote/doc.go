@@ -14,5 +14,6 @@
 // versions and runs of that one, unless the user forces it: then the other is still there to pull.
 //
 // [Pull] makes a store of a snapshot, beside its place, and moves it there in one step when every file's checksum is right. Files that a
-// store there has already are linked, not read again.
+// store there has already are linked, not read again. A store that is pulled with [PullOptions].Lazy leaves its data files where they are: a
+// program that imports this package reads of them what it needs, and keeps what it has read.
 package remote

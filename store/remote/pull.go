@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/gstore/gstore/store"
 )
 
@@ -20,6 +22,11 @@ type PullOptions struct {
 	Snapshot uint64 // number; 0 = the newest
 	// Force replaces a store that has versions or runs which the snapshot has not: they are lost.
 	Force bool
+	// Lazy leaves data files where they are: the store reads them from the bucket when they are needed, and keeps what it has read in a folder
+	// of its own, at most CacheBytes of it; 0 = half of what the disk has room for.
+	Lazy       bool
+	CacheBytes int64
+	Address    string // with Lazy: what the bucket was opened by
 	// Progress is told bytes that were downloaded, of how many, from several goroutines; may be nil.
 	Progress func(done, total int64)
 }
@@ -50,7 +57,7 @@ func Pull(ctx context.Context, b Bucket, dir string, o PullOptions) (p Pulled, e
 	p.Snapshot = s
 	dir = filepath.Clean(dir)
 	old, err := readOld(ctx, dir, s, o.Force)
-	if err != nil || old.same(s) {
+	if err != nil || old.same(s, o.Lazy) {
 		return p, err
 	}
 	d := download{bucket: b, s: s, o: o, dir: dir, temp: dir + PullSuffix, old: old, p: &p}
@@ -62,6 +69,9 @@ func Pull(ctx context.Context, b Bucket, dir string, o PullOptions) (p Pulled, e
 		// Nobody may have committed since readOld.
 		return p, store.Replace(ctx, dir, d.temp, store.Options{}, func() error {
 			_, err := readOld(ctx, dir, s, o.Force)
+			if err == nil && o.Lazy { // it goes on with what was read
+				_ = os.Rename(filepath.Join(dir, cacheName), filepath.Join(d.temp, cacheName))
+			}
 			return err
 		})
 	}
@@ -75,6 +85,7 @@ func Pull(ctx context.Context, b Bucket, dir string, o PullOptions) (p Pulled, e
 type oldStore struct {
 	files map[string]store.BackupFile
 	sums  map[string]string
+	far   map[string]bool // files that are not on disk
 }
 
 // readOld looks at the store in dir, nil if there is none, and whether the snapshot may take its place.
@@ -99,9 +110,11 @@ func readOld(ctx context.Context, dir string, s *Snapshot, force bool) (_ *oldSt
 			return nil, err
 		}
 	}
-	old := &oldStore{files: map[string]store.BackupFile{}, sums: map[string]string{}}
+	old := &oldStore{files: map[string]store.BackupFile{}, sums: map[string]string{}, far: map[string]bool{}}
 	for _, f := range b.Files {
 		old.files[f.Path] = f
+		_, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(f.Path)))
+		old.far[f.Path] = errors.Is(err, fs.ErrNotExist)
 		// What never changes is known by its footer; the rest is small, but for dictionaries and tables.
 		if f.Ref == nil {
 			if old.sums[f.Path], err = sumOf(ctx, io.NewSectionReader(f, 0, f.Size)); err != nil {
@@ -154,12 +167,12 @@ func (o *oldStore) has(f *File) bool {
 }
 
 // same reports whether the store has all files of the snapshot, and no others.
-func (o *oldStore) same(s *Snapshot) bool {
+func (o *oldStore) same(s *Snapshot, lazy bool) bool {
 	if o == nil || len(o.files) != len(s.Files) {
 		return false
 	}
 	for i := range s.Files {
-		if !o.has(&s.Files[i]) {
+		if f := &s.Files[i]; !o.has(f) || !lazy && o.far[f.Path] {
 			return false
 		}
 	}
@@ -214,7 +227,7 @@ func (d *download) files(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !there {
+		if !there && !(d.o.Lazy && f.far()) {
 			need = append(need, f)
 			d.total += f.Size
 		}
@@ -223,6 +236,15 @@ func (d *download) files(ctx context.Context) error {
 	err = make(limit, transfers).each(ctx, len(need), func(ctx context.Context, i int) error { return d.file(ctx, need[i], parts) })
 	if err != nil {
 		return err
+	}
+	if d.o.Lazy {
+		most := d.o.CacheBytes
+		if usage, err := vfs.Default.GetDiskUsage(d.temp); err == nil && most == 0 {
+			most = int64(usage.AvailBytes / 2)
+		}
+		if err := attach(d.temp, d.o.Address, most, d.s); err != nil {
+			return err
+		}
 	}
 	for folder := range folders {
 		if err := syncFolder(folder); err != nil {

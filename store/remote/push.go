@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"slices"
 	"time"
@@ -99,8 +101,8 @@ type upload struct {
 	bucket Bucket
 	backup *store.Backup
 	o      PushOptions
-	have   map[string]bool   // objects that are there
-	sums   map[string]string // SHA-256 by path, once they are known
+	have   map[string]bool // objects that are there
+	sums   map[string]File // checksums by path, once they are known
 	p      *Pushed
 }
 
@@ -124,16 +126,16 @@ func (u *upload) follow(ctx context.Context, head *Snapshot) (*Snapshot, error) 
 	}
 	next.Files = make([]File, len(u.backup.Files))
 	if u.sums == nil {
-		u.sums = map[string]string{}
+		u.sums = map[string]File{}
 	}
 	var hash []int
 	for i := range u.backup.Files {
 		f := &u.backup.Files[i]
-		next.Files[i] = File{Path: f.Path, Size: f.Size, SHA256: u.sums[f.Path]}
+		next.Files[i] = File{Path: f.Path, Size: f.Size, SHA256: u.sums[f.Path].SHA256, Chunks: u.sums[f.Path].Chunks}
 		if f.Ref != nil {
 			next.Files[i].Footer = &f.Ref.FooterChecksum
 			if k := known[f.Path]; k.Footer != nil && *k.Footer == f.Ref.FooterChecksum && k.Size == f.Size {
-				next.Files[i].SHA256 = k.SHA256
+				next.Files[i].SHA256, next.Files[i].Chunks = k.SHA256, k.Chunks
 			}
 		}
 		if next.Files[i].SHA256 == "" {
@@ -142,14 +144,15 @@ func (u *upload) follow(ctx context.Context, head *Snapshot) (*Snapshot, error) 
 	}
 	err := make(limit, transfers).each(ctx, len(hash), func(ctx context.Context, k int) (err error) {
 		i := hash[k]
-		next.Files[i].SHA256, err = sumOf(ctx, io.NewSectionReader(u.backup.Files[i], 0, u.backup.Files[i].Size))
-		if err != nil {
+		crc := chunkSums{}
+		next.Files[i].SHA256, err = sumOf(ctx, io.TeeReader(io.NewSectionReader(u.backup.Files[i], 0, u.backup.Files[i].Size), &crc))
+		if next.Files[i].Chunks = crc.end(); err != nil {
 			err = fmt.Errorf("read %s: %w", u.backup.Files[i].Path, err)
 		}
 		return err
 	})
 	for _, f := range next.Files {
-		u.sums[f.Path] = f.SHA256
+		u.sums[f.Path] = f
 	}
 	if err != nil {
 		return nil, err
@@ -236,6 +239,37 @@ func sumOf(ctx context.Context, r io.Reader) (string, error) {
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
+
+// chunkSums takes the checksum of every chunk that is written to it.
+type chunkSums struct {
+	sums []byte
+	crc  uint32
+	n    int // bytes of the chunk under way
+}
+
+// Write implements [io.Writer].
+func (c *chunkSums) Write(b []byte) (int, error) {
+	for left := b; len(left) > 0; {
+		part := left[:min(len(left), chunkBytes-c.n)]
+		c.crc = crc32.Update(c.crc, castagnoli, part)
+		if c.n += len(part); c.n == chunkBytes {
+			c.end()
+		}
+		left = left[len(part):]
+	}
+	return len(b), nil
+}
+
+// end returns the checksums of all that was written.
+func (c *chunkSums) end() []byte {
+	if c.n > 0 {
+		c.sums = binary.LittleEndian.AppendUint32(c.sums, c.crc)
+		c.crc, c.n = 0, 0
+	}
+	return c.sums
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // damagedObject is an object whose bytes are not what its key says.
 func damagedObject(b Bucket, f *File, format string, args ...any) error {

@@ -56,7 +56,14 @@ type File struct {
 	SHA256 string `json:"sha256"` // in hexadecimal
 	// Footer is what versions say of a data file that is never written again; nil of other files.
 	Footer *uint32 `json:"footer,omitempty"`
+	// Chunks are the CRC32C of every chunkBytes, little-endian: what is read in pieces is checked by them.
+	Chunks []byte `json:"chunks,omitempty"`
 }
+
+// chunkBytes is how much of a file is checked, and kept, at a time.
+const chunkBytes = 1 << 20
+
+func (f *File) chunks() int64 { return (f.Size + chunkBytes - 1) / chunkBytes }
 
 // Bytes is the size of all files.
 func (s *Snapshot) Bytes() (n int64) {
@@ -99,6 +106,9 @@ func decode(where string, b []byte) (*Snapshot, error) {
 		digest, err := hex.DecodeString(f.SHA256)
 		if !fs.ValidPath(f.Path) || strings.Contains(f.Path, `\`) || f.Size < 0 || err != nil || len(digest) != sha256.Size {
 			return nil, damaged("file %d is %q of %d bytes, SHA-256 %q", i, f.Path, f.Size, f.SHA256)
+		}
+		if int64(len(f.Chunks)) != 4*f.chunks() {
+			return nil, damaged("file %d has %d checksums of its %d bytes", i, len(f.Chunks)/4, f.Size)
 		}
 		if folder := path.Dir(f.Path); strings.Contains(folder, "/") || folder == "." {
 			return nil, damaged("file %d is %q, expected FOLDER/NAME", i, f.Path)

@@ -379,15 +379,17 @@ func (v *verifier) work(ctx context.Context, pieces []piece, next *atomic.Int64,
 		}
 		p := &pieces[i]
 		b := slab.Bytes()[:p.bytes]
-		if err := v.read(ctx, p, b); err != nil {
-			return err
+		err := v.read(ctx, p, b)
+		if err == nil {
+			err = p.verify(b)
 		}
-		if err := p.verify(b); err != nil {
-			if !errors.Is(err, blocks.ErrCorrupt) {
+		if err != nil {
+			var damage *blocks.CorruptError
+			if !errors.As(err, &damage) {
 				return err
 			}
 			v.mu.Lock()
-			v.damage = append(v.damage, err)
+			v.damage = append(v.damage, damage)
 			v.mu.Unlock()
 		}
 		v.bytes.Add(p.bytes)

@@ -28,9 +28,15 @@ type Env struct {
 	Timeout time.Duration
 }
 
+// FileSystem, if not nil, is the file system of the store in a folder, the operating system's, possibly wrapped. Who keeps data files
+// elsewhere sets it when it is initialised.
+var FileSystem func(dir string) vfs.FS
+
 func NewEnv(dir string, fsys vfs.FS, timeout time.Duration) Env {
 	if fsys == nil {
-		fsys = vfs.Default
+		if fsys = vfs.Default; FileSystem != nil {
+			fsys = FileSystem(dir)
+		}
 	}
 	if timeout == 0 {
 		timeout = lockTimeoutDefault

@@ -115,7 +115,7 @@ func StoreFirst(names ...string) cobra.PositionalArgs {
 // OnDisk refuses the address of a store on object storage.
 func OnDisk(path string) error {
 	if remote.IsAddress(path) {
-		return Usagef("%s is an address, and this reads stores on disk: gstore pull %s FOLDER makes one of it", path, path)
+		return Usagef("%s is an address, and this reads stores on disk: gstore pull %s FOLDER makes one of it, with --lazy without a copy of its data", path, path)
 	}
 	return nil
 }

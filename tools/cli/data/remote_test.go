@@ -38,6 +38,12 @@ func TestPushPullCommands(t *testing.T) {
 		t.Errorf("listed:\n%s", list)
 	}
 	said(`"event":"snapshot"`, "ls", address, "--json")
+	lazy := filepath.Join(dir, "lazy.gstore")
+	said("of snapshot 2", "pull", address, lazy, "--lazy", "--cache-size", "1MiB")
+	for _, args := range [][]string{{"eval", lazy}, {"predict", lazy, "3"}, {"inspect", lazy}, {"plan", lazy}, {"train", lazy, "--epochs", "1", "--plan", "hanoi", "--buffer", "1"},
+		{"train", lazy, "--epochs", "1", "--plan", "rows"}, {"export", lazy, filepath.Join(dir, "out")}, {"precompute", lazy}, {"partition", lazy, "--partitions", "3"}, {"verify", lazy}} {
+		clitest.MustRun(t, append(args, "--quiet")...)
+	}
 	said("2 snapshot(s), whole", "verify", address)
 	said("removed 1 snapshot(s)", "prune", address)
 	said("1 snapshot(s), whole", "verify", address)
@@ -50,6 +56,7 @@ func TestPushPullCommands(t *testing.T) {
 	}
 	refused(cli.ExitUsage, "expected s3://", "push", shop, there)
 	refused(cli.ExitUsage, "gstore pull", "train", address)
+	refused(cli.ExitUsage, "without --lazy", "pull", address, there, "--cache-size", "1MiB")
 	refused(cli.ExitUsage, "gstore pull", "inspect", address)
 	refused(cli.ExitUsage, "of an address say --snapshot", "verify", address, "--version", "1")
 	refused(cli.ExitUsage, "of a store say --version", "verify", shop, "--snapshot", "1")

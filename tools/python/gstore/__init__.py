@@ -23,6 +23,7 @@ from .history import History, Past
 from .ingest import append, ingest
 from .links import LinkBatch, LinkLoader
 from .loader import Batch, Layer, NeighborLoader
+from .remote import pull, push
 from .store import Column, Neighbors, Store, open
 from .table import EmbeddingTable
 
@@ -62,5 +63,5 @@ def __getattr__(name: str) -> "Any":
 __all__ = [
     "Batch", "BudgetError", "CancelledError", "ClosedError", "Column", "CorruptError", "EmbeddingTable", "Error", "ExistsError", "ForkError", "History",
     "InputError", "InternalError", "InvalidError", "Layer", "LinkBatch", "LinkLoader", "LockedError", "NeighborLoader", "Neighbors", "NotFoundError", "Past", "Store", "VersionError", "from_pyg", "infer", "ingest",
-    "load_model", "open", "save_model",
+    "load_model", "open", "pull", "push", "save_model",
 ]  # fmt: skip

@@ -45,6 +45,8 @@ var methods = map[string]method{
 	"ingest":     {0, ingestGraph},
 	"append":     {0, appendFiles},
 	"add":        {0, addColumn},
+	"upload":     {0, upload},
+	"download":   {0, download},
 	"loader":     {0, openLoader},
 	"links":      {0, openLinkLoader},
 	"start":      {0, startLoader},

@@ -1,0 +1,258 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	// runChunks is how many chunks that follow each other are read by one request.
+	runChunks = 16
+	// touchAge is how old a chunk's time may be when it is used: it is what eviction goes by.
+	touchAge = time.Minute
+)
+
+// cache keeps chunks of objects as files. Several processes share one: a chunk is written under another name first, and what a crash left
+// of one is known by its checksum. What was not used for longest goes where there is more than most bytes.
+type cache struct {
+	dir  string
+	most int64 // 0 = no bound
+
+	mu      sync.Mutex
+	busy    map[string]chan struct{} // chunks that are being read, by path
+	checked map[string][]uint64      // chunks that were found right, a bit each, by SHA-256
+	bytes   int64                    // of all chunks, as far as is known
+	counted bool
+}
+
+func (c *cache) path(f *File, chunk int64) string {
+	return filepath.Join(c.dir, f.SHA256[:2], f.SHA256, strconv.FormatInt(chunk, 10))
+}
+
+// chunkLen is the length of a chunk.
+func (f *File) chunkLen(chunk int64) int64 { return min(chunkBytes, f.Size-chunk*chunkBytes) }
+
+// right reports whether b is what a chunk must be.
+func (f *File) right(chunk int64, b []byte) bool {
+	return int64(len(b)) == f.chunkLen(chunk) && crc32.Checksum(b, castagnoli) == binary.LittleEndian.Uint32(f.Chunks[4*chunk:])
+}
+
+// read fills b, which lies inside of the file, from at.
+func (c *cache) read(bucket Bucket, f *File, b []byte, at int64) error {
+	for len(b) > 0 {
+		chunk := at / chunkBytes
+		n := min(int64(len(b)), (chunk+1)*chunkBytes-at)
+		if !c.kept(f, chunk, b[:n], at-chunk*chunkBytes) {
+			end, err := c.get(bucket, f, b, at)
+			if err != nil {
+				return err
+			}
+			n = min(int64(len(b)), end-at)
+		}
+		b, at = b[n:], at+n
+	}
+	return nil
+}
+
+// get reads the chunks that b lies in, as many as follow each other and nobody else reads, and fills what of b lies in them: from at to
+// end, which is at where another reader has them now.
+func (c *cache) get(bucket Bucket, f *File, b []byte, at int64) (end int64, err error) {
+	first, last := at/chunkBytes, (at+int64(len(b))-1)/chunkBytes
+	n, done := int64(0), make(chan struct{})
+	c.mu.Lock()
+	if wait, ok := c.busy[c.path(f, first)]; ok {
+		c.mu.Unlock()
+		<-wait
+		return at, nil
+	}
+	for n < runChunks && first+n <= last && c.busy[c.path(f, first+n)] == nil && (n == 0 || !c.there(f, first+n)) {
+		c.busy[c.path(f, first+n)] = done
+		n++
+	}
+	c.mu.Unlock()
+	err = c.fetch(bucket, f, first, n, func(chunk int64, content []byte) {
+		if from := chunk * chunkBytes; from <= at {
+			copy(b, content[at-from:])
+		} else {
+			copy(b[from-at:], content)
+		}
+	})
+	c.mu.Lock()
+	for i := range n {
+		delete(c.busy, c.path(f, first+i))
+	}
+	c.mu.Unlock()
+	close(done)
+	return (first + n) * chunkBytes, err
+}
+
+func (c *cache) there(f *File, chunk int64) bool {
+	_, err := os.Stat(c.path(f, chunk))
+	return err == nil
+}
+
+// buffers are of chunks.
+var buffers = sync.Pool{New: func() any { b := make([]byte, chunkBytes); return &b }}
+
+// kept fills dst from a place in a chunk that is kept; false if it is not, or damaged. The whole of it is checked once.
+func (c *cache) kept(f *File, chunk int64, dst []byte, at int64) bool {
+	path := c.path(f, chunk)
+	r, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = r.Close() }()
+	info, err := r.Stat()
+	if err != nil || info.Size() != f.chunkLen(chunk) {
+		return false
+	}
+	if time.Since(info.ModTime()) > touchAge {
+		now := time.Now()
+		_ = os.Chtimes(path, now, now) // a folder that cannot be written to evicts nothing either
+	}
+	if c.wasRight(f, chunk) {
+		_, err := r.ReadAt(dst, at)
+		return err == nil
+	}
+	whole := buffers.Get().(*[]byte)
+	defer buffers.Put(whole)
+	b := (*whole)[:f.chunkLen(chunk)]
+	if _, err := io.ReadFull(r, b); err != nil || !f.right(chunk, b) {
+		return false
+	}
+	c.isRight(f, chunk)
+	copy(dst, b[at:])
+	return true
+}
+
+// wasRight reports whether this process has checked a chunk.
+func (c *cache) wasRight(f *File, chunk int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	set := c.checked[f.SHA256]
+	return set != nil && set[chunk/64]>>(chunk%64)&1 == 1
+}
+
+func (c *cache) isRight(f *File, chunk int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.checked == nil {
+		c.checked = map[string][]uint64{}
+	}
+	if c.checked[f.SHA256] == nil {
+		c.checked[f.SHA256] = make([]uint64, f.chunks()/64+1)
+	}
+	c.checked[f.SHA256][chunk/64] |= 1 << (chunk % 64)
+}
+
+// fetch reads n chunks from the bucket, keeps them, and hands each to take. What arrives wrong twice is damage.
+func (c *cache) fetch(bucket Bucket, f *File, first, n int64, take func(chunk int64, content []byte)) error {
+	whole := buffers.Get().(*[]byte)
+	defer buffers.Put(whole)
+	next, wrong := first, 0
+	err := retry(context.Background(), n*chunkBytes, func(ctx context.Context) (err error) {
+		at := next * chunkBytes
+		r, err := bucket.Get(ctx, f.object(), at, min((first+n)*chunkBytes, f.Size)-at)
+		if errors.Is(err, ErrNotFound) {
+			return damagedObject(bucket, f, "it is missing")
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.Close()) }()
+		for ; next < first+n; next++ {
+			b := (*whole)[:f.chunkLen(next)]
+			if _, err := io.ReadFull(r, b); err != nil {
+				if o, serr := bucket.Stat(ctx, f.object()); serr == nil && o.Size != f.Size {
+					return damagedObject(bucket, f, "it has %d bytes, expected %d", o.Size, f.Size)
+				}
+				return err
+			}
+			if !f.right(next, b) {
+				if wrong++; wrong > 1 {
+					return damagedObject(bucket, f, "the checksum of its bytes %d to %d is wrong", next*chunkBytes, next*chunkBytes+int64(len(b)))
+				}
+				return errWrong
+			}
+			c.keep(f, next, b)
+			take(next, b)
+		}
+		return nil
+	})
+	return err
+}
+
+var errWrong = errors.New("remote: a checksum is wrong")
+
+// keep writes a chunk. Where there is no room it is read again next time.
+func (c *cache) keep(f *File, chunk int64, b []byte) {
+	path := c.path(f, chunk)
+	dir := filepath.Dir(path)
+	if os.MkdirAll(dir, 0o777) != nil {
+		return
+	}
+	w, err := os.CreateTemp(dir, tempPrefix+"*")
+	if err != nil {
+		return
+	}
+	_, err = w.Write(b)
+	if err = errors.Join(err, w.Close()); err == nil {
+		err = os.Rename(w.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(w.Name())
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.most == 0 {
+		return
+	}
+	if c.bytes += int64(len(b)); !c.counted || c.bytes > c.most {
+		c.evict()
+	}
+}
+
+// evict counts what is kept, and removes what was not used for longest down to nine tenths of what may be.
+func (c *cache) evict() {
+	type entry struct {
+		path string
+		size int64
+		used time.Time
+	}
+	var all []entry
+	c.bytes, c.counted = 0, true
+	_ = filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil // another process evicts too
+		}
+		if info, err := d.Info(); err == nil {
+			all = append(all, entry{path, info.Size(), info.ModTime()})
+			c.bytes += info.Size()
+		}
+		return nil
+	})
+	if c.bytes <= c.most {
+		return
+	}
+	slices.SortFunc(all, func(a, b entry) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path)) })
+	for _, e := range all {
+		if c.bytes <= c.most/10*9 {
+			return
+		}
+		if os.Remove(e.path) == nil {
+			c.bytes -= e.size
+		}
+	}
+}

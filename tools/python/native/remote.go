@@ -1,0 +1,52 @@
+package native
+
+import (
+	"context"
+
+	"github.com/gstore/gstore/store/remote"
+)
+
+// transferRequest asks for a push or a pull.
+type transferRequest struct {
+	Path       string `json:"path"`
+	Address    string `json:"address"`
+	Note       string `json:"note"`
+	Force      bool   `json:"force"`
+	Snapshot   uint64 `json:"snapshot"`
+	Lazy       bool   `json:"lazy"`
+	CacheBytes int64  `json:"cache_bytes"`
+}
+
+// upload pushes a store to an address.
+func upload(ctx context.Context, c *call) error {
+	var q transferRequest
+	if err := c.decode(&q); err != nil {
+		return err
+	}
+	b, err := remote.Open(q.Address)
+	if err != nil {
+		return err
+	}
+	p, err := remote.Push(ctx, b, q.Path, remote.PushOptions{Note: q.Note, Force: q.Force})
+	if err != nil {
+		return err
+	}
+	return c.answer(map[string]any{"snapshot": p.Snapshot.Number})
+}
+
+// download pulls a store from an address.
+func download(ctx context.Context, c *call) error {
+	var q transferRequest
+	if err := c.decode(&q); err != nil {
+		return err
+	}
+	b, err := remote.Open(q.Address)
+	if err != nil {
+		return err
+	}
+	p, err := remote.Pull(ctx, b, q.Path, remote.PullOptions{Snapshot: q.Snapshot, Force: q.Force, Lazy: q.Lazy, CacheBytes: q.CacheBytes, Address: q.Address})
+	if err != nil {
+		return err
+	}
+	return c.answer(map[string]any{"snapshot": p.Snapshot.Number})
+}
