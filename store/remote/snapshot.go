@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/internal/meta"
 )
 
 // Keys and the format of what lies at an address.
@@ -73,6 +75,9 @@ func (s *Snapshot) Bytes() (n int64) {
 	return n
 }
 
+// folders are those of a store that a snapshot has files of.
+var folders = []string{meta.DataName, meta.MetaName, store.RunsDir}
+
 func (f *File) object() string { return objectPrefix + f.SHA256[:2] + "/" + f.SHA256 }
 
 func snapshotKey(number uint64) string {
@@ -110,8 +115,8 @@ func decode(where string, b []byte) (*Snapshot, error) {
 		if int64(len(f.Chunks)) != 4*f.chunks() {
 			return nil, damaged("file %d has %d checksums of its %d bytes", i, len(f.Chunks)/4, f.Size)
 		}
-		if folder := path.Dir(f.Path); strings.Contains(folder, "/") || folder == "." {
-			return nil, damaged("file %d is %q, expected FOLDER/NAME", i, f.Path)
+		if !slices.Contains(folders, path.Dir(f.Path)) {
+			return nil, damaged("file %d is %q, expected one in %v", i, f.Path, folders)
 		}
 		if i > 0 && s.Files[i-1].Path >= f.Path {
 			return nil, damaged("files %q and %q are not in order", s.Files[i-1].Path, f.Path)

@@ -1,0 +1,66 @@
+package remote
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+// valid is a snapshot as push makes them.
+func valid() *Snapshot {
+	footer := uint32(7)
+	sum := fmt.Sprintf("%x", sha256.Sum256(nil))
+	return &Snapshot{Number: 3, Created: time.Unix(1, 0).UTC(), Version: 2, Versions: []Mark{{1, time.Unix(0, 5).UTC()}}, Files: []File{
+		{Path: "data/topology-000001.gsb", Size: chunkBytes + 1, SHA256: sum, Footer: &footer, Chunks: make([]byte, 8)},
+		{Path: "meta/SEAL", Size: 3, SHA256: sum, Chunks: make([]byte, 4)},
+		{Path: "runs/1.gsm", SHA256: sum},
+	}}
+}
+
+// A snapshot whose checksum is right may still have been made by somebody else: nothing in it leads out of a store.
+func TestSnapshotsAreNotTrusted(t *testing.T) {
+	s := valid()
+	b, err := s.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := decode("x", b); err != nil || len(got.Files) != 3 || got.Files[0].Path != s.Files[0].Path || *got.Files[0].Footer != 7 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for i := range b {
+		c := append([]byte{}, b...)
+		c[i] ^= 1 << (i % 8)
+		if _, err := decode("x", c); !errors.Is(err, blocks.ErrCorrupt) {
+			t.Fatalf("byte %d flipped: %v", i, err)
+		}
+	}
+	for what, change := range map[string]func(*Snapshot){
+		"a path upwards":       func(s *Snapshot) { s.Files[0].Path = "data/../../x" },
+		"an absolute path":     func(s *Snapshot) { s.Files[0].Path = "/etc/passwd" },
+		"another folder":       func(s *Snapshot) { s.Files[0].Path = "cache/x" },
+		"no folder":            func(s *Snapshot) { s.Files[0].Path = "REMOTE" },
+		"a deeper folder":      func(s *Snapshot) { s.Files[0].Path = "data/x/y" },
+		"a path of Windows":    func(s *Snapshot) { s.Files[0].Path = `data/..\..\x` },
+		"a file twice":         func(s *Snapshot) { s.Files[1] = s.Files[0] },
+		"a negative size":      func(s *Snapshot) { s.Files[2].Size = -1 },
+		"no checksums":         func(s *Snapshot) { s.Files[0].Chunks = nil },
+		"too large a size":     func(s *Snapshot) { s.Files[0].Size = 1 << 60 },
+		"a short SHA-256":      func(s *Snapshot) { s.Files[0].SHA256 = "ab" },
+		"a SHA-256 that leads": func(s *Snapshot) { s.Files[0].SHA256 = strings.Repeat("../", 21) + "x" },
+	} {
+		s := valid()
+		change(s)
+		b, err := s.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decode("x", b); !errors.Is(err, blocks.ErrCorrupt) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
