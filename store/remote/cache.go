@@ -102,8 +102,25 @@ func (c *cache) there(f *File, chunk int64) bool {
 	return err == nil
 }
 
-// buffers are of chunks.
-var buffers = sync.Pool{New: func() any { b := make([]byte, chunkBytes); return &b }}
+// buffers are of chunks: those that are read from a bucket, or checked, at a time. Accounts of memory do not know of them.
+var buffers = make(chan []byte, 12)
+
+func init() {
+	for range cap(buffers) {
+		buffers <- nil
+	}
+}
+
+// take waits for a buffer, which release gives back.
+func take() []byte {
+	b := <-buffers
+	if b == nil {
+		b = make([]byte, chunkBytes)
+	}
+	return b
+}
+
+func release(b []byte) { buffers <- b }
 
 // kept fills dst from a place in a chunk that is kept; false if it is not, or damaged. The whole of it is checked once.
 func (c *cache) kept(f *File, chunk int64, dst []byte, at int64) bool {
@@ -125,9 +142,9 @@ func (c *cache) kept(f *File, chunk int64, dst []byte, at int64) bool {
 		_, err := r.ReadAt(dst, at)
 		return err == nil
 	}
-	whole := buffers.Get().(*[]byte)
-	defer buffers.Put(whole)
-	b := (*whole)[:f.chunkLen(chunk)]
+	whole := take()
+	defer release(whole)
+	b := whole[:f.chunkLen(chunk)]
 	if _, err := io.ReadFull(r, b); err != nil || !f.right(chunk, b) {
 		return false
 	}
@@ -156,10 +173,10 @@ func (c *cache) isRight(f *File, chunk int64) {
 	c.checked[f.SHA256][chunk/64] |= 1 << (chunk % 64)
 }
 
-// fetch reads n chunks from the bucket, keeps them, and hands each to take. What arrives wrong twice is damage.
-func (c *cache) fetch(bucket Bucket, f *File, first, n int64, take func(chunk int64, content []byte)) error {
-	whole := buffers.Get().(*[]byte)
-	defer buffers.Put(whole)
+// fetch reads n chunks from the bucket, keeps them, and hands each to got. What arrives wrong twice is damage.
+func (c *cache) fetch(bucket Bucket, f *File, first, n int64, got func(chunk int64, content []byte)) error {
+	whole := take()
+	defer release(whole)
 	next, wrong := first, 0
 	err := retry(context.Background(), n*chunkBytes, func(ctx context.Context) (err error) {
 		at := next * chunkBytes
@@ -172,7 +189,7 @@ func (c *cache) fetch(bucket Bucket, f *File, first, n int64, take func(chunk in
 		}
 		defer func() { err = errors.Join(err, r.Close()) }()
 		for ; next < first+n; next++ {
-			b := (*whole)[:f.chunkLen(next)]
+			b := whole[:f.chunkLen(next)]
 			if _, err := io.ReadFull(r, b); err != nil {
 				if o, serr := bucket.Stat(ctx, f.object()); serr == nil && o.Size != f.Size {
 					return damagedObject(bucket, f, "it has %d bytes, expected %d", o.Size, f.Size)
@@ -186,7 +203,7 @@ func (c *cache) fetch(bucket Bucket, f *File, first, n int64, take func(chunk in
 				return errWrong
 			}
 			c.keep(f, next, b)
-			take(next, b)
+			got(next, b)
 		}
 		return nil
 	})
