@@ -33,6 +33,7 @@ var Axes = []Axis{
 	{"dtype", []string{"default", "float16", "bfloat16", "float64", "int8"}},
 	{"normalize", []string{"no", "yes"}},
 	{"before", []string{"nothing", "hop", "partition", "precompute", "precompute-gcn", "each-relation", "append", "append-column", "update", "delete", "remove", "again"}},
+	{"place", []string{"here", "pulled", "lazy"}},
 	// What is done with it.
 	{"command", []string{"train", "eval", "predict", "nearest", "resume", "from", "plan", "export-model", "export", "walks", "partition", "ingest"}},
 	{"model", []string{"sage", "gcn", "gat", "gin", "rgcn", "rsage", "rgat", "hgt", "mlp", "distmult", "complex", "transe", "rotate", "dot", "temporal"}},

@@ -57,7 +57,7 @@ func Run(ctx context.Context, gs *Gstore, c Case, dir string) (_ *Result, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	for _, step := range []func() error{r.ingest, r.before, r.command} {
+	for _, step := range []func() error{r.ingest, r.before, r.command, r.pushed} {
 		if err := step(); errors.Is(err, errStop) {
 			break
 		} else if err != nil {
@@ -240,7 +240,44 @@ func (r *run) ingest() error {
 		return err
 	}
 	r.fromGraph = true
+	if err := r.moved(); err != nil {
+		return err
+	}
 	return r.holds("store")
+}
+
+// moved puts the store that was pushed and pulled in place of the one that was made, where the case says so.
+func (r *run) moved() error {
+	if r.c.Is("place", "here") {
+		return nil
+	}
+	address := "file://" + filepath.ToSlash(r.at("bucket"))
+	if _, err := r.must("push", r.at("store"), address, "--quiet"); err != nil {
+		return err
+	}
+	if err := os.Rename(r.at("store"), r.at("made")); err != nil {
+		return err
+	}
+	args := []string{"pull", address, r.at("store"), "--quiet"}
+	if r.c.Is("place", "lazy") {
+		args = append(args, "--lazy")
+	}
+	_, err := r.must(args...)
+	return err
+}
+
+// pushed pushes what became of such a store, and verifies what is pulled of it.
+func (r *run) pushed() error {
+	if r.c.Is("place", "here") {
+		return nil
+	}
+	address := "file://" + filepath.ToSlash(r.at("bucket"))
+	for _, args := range [][]string{{"push", r.at("store"), address}, {"verify", address}, {"pull", address, r.at("made")}, {"verify", r.at("made")}} {
+		if _, err := r.must(append(args, "--quiet")...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // assignment writes a partition for each node: every other one is empty.
