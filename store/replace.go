@@ -44,6 +44,10 @@ func Replace(ctx context.Context, dir, with string, o Options, allowed func() er
 			return err
 		}
 	}
+	before, err := e.Seal()
+	if err != nil {
+		return err
+	}
 	if allowed != nil {
 		if err := allowed(); err != nil {
 			return err
@@ -51,6 +55,9 @@ func Replace(ctx context.Context, dir, with string, o Options, allowed func() er
 	}
 	if err := hold(e.LockMetadata(ctx)); err != nil {
 		return err
+	}
+	if now, err := e.Seal(); err != nil || now != before { // a run was recorded, which needs no writer's lock
+		return errors.Join(err, fmt.Errorf("%w: %s was written to meanwhile", ErrLocked, dir))
 	}
 	// Who waits for these locks gets those of the same file afterwards.
 	n := meta.NewEnv(with, nil, o.LockTimeout)

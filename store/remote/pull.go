@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/internal/meta"
 )
 
 // PullOptions say how a store is pulled. The zero value is what most callers want.
@@ -61,6 +62,17 @@ func Pull(ctx context.Context, b Bucket, dir string, o PullOptions) (p Pulled, e
 		return p, err
 	}
 	d := download{bucket: b, s: s, o: o, dir: dir, temp: dir + PullSuffix, old: old, p: &p}
+	if err := os.MkdirAll(d.temp, 0o777); err != nil {
+		return p, err
+	}
+	lock, err := meta.NewEnv(d.temp, nil, 0).Lock(ctx, meta.LockWriter, true, 0)
+	if errors.Is(err, store.ErrLocked) {
+		return p, fmt.Errorf("%w: another pull is at work in %s", store.ErrLocked, d.temp)
+	}
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	if err := d.files(ctx); err != nil {
 		return p, fmt.Errorf("%w (what is there stays in %s for the next pull)", err, d.temp)
 	}
@@ -213,13 +225,7 @@ func (d *download) files(ctx context.Context) error {
 	if err := d.clean(); err != nil {
 		return err
 	}
-	lock, err := os.OpenFile(filepath.Join(d.temp, "LOCK"), os.O_CREATE|os.O_WRONLY, 0o666)
-	if err != nil {
-		return err
-	}
-	if err := lock.Close(); err != nil {
-		return err
-	}
+	var err error
 	var need []*File
 	for i := range d.s.Files {
 		f := &d.s.Files[i]
@@ -256,7 +262,7 @@ func (d *download) files(ctx context.Context) error {
 
 // clean removes what an earlier pull of another snapshot left and this one does not need.
 func (d *download) clean() error {
-	mine := map[string]bool{}
+	mine := map[string]bool{filepath.Join(d.temp, meta.LockName): true}
 	for _, f := range d.s.Files {
 		mine[filepath.Join(d.temp, filepath.FromSlash(f.Path))] = true
 	}
@@ -286,7 +292,30 @@ func (d *download) place(ctx context.Context, f *File) (there bool, err error) {
 	if !d.old.has(f) {
 		return false, nil
 	}
-	return os.Link(filepath.Join(d.dir, filepath.FromSlash(f.Path)), path) == nil, nil
+	from := filepath.Join(d.dir, filepath.FromSlash(f.Path))
+	if ext := filepath.Ext(f.Path); f.Footer != nil || ext == ".sst" || ext == ".blob" {
+		return os.Link(from, path) == nil, nil
+	}
+	return d.copy(ctx, f, from, path), nil
+}
+
+// copy copies a file that the old store's next writer may change, and reports whether it is still what it must be.
+func (d *download) copy(ctx context.Context, f *File, from, path string) bool {
+	r, err := os.Open(from)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = r.Close() }()
+	w, err := os.Create(path)
+	if err != nil {
+		return false
+	}
+	sum, err := sumOf(ctx, io.TeeReader(r, w))
+	if err = errors.Join(err, w.Sync(), w.Close()); err != nil || sum != f.SHA256 {
+		_ = os.Remove(path)
+		return false
+	}
+	return true
 }
 
 // file downloads a file, in parts, under another name until its checksum is right. One that is wrong may have got so on its way: it

@@ -4,11 +4,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/internal/meta"
 )
 
 // valid is a snapshot as push makes them.
@@ -62,5 +65,35 @@ func TestSnapshotsAreNotTrusted(t *testing.T) {
 		if _, err := decode("x", b); !errors.Is(err, blocks.ErrCorrupt) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// Two pulls into one folder do not meet.
+func TestPullsExclude(t *testing.T) {
+	b := folder(t.TempDir())
+	s := valid()
+	body, err := s.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Create(t.Context(), snapshotKey(s.Number), body); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir() + "/store"
+	if err := os.MkdirAll(dir+PullSuffix, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := meta.NewEnv(dir+PullSuffix, nil, 0).Lock(t.Context(), meta.LockWriter, true, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Pull(t.Context(), b, dir, PullOptions{Snapshot: s.Number}); !errors.Is(err, store.ErrLocked) {
+		t.Errorf("%v", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Pull(t.Context(), b, dir, PullOptions{Snapshot: s.Number}); !errors.Is(err, store.ErrCorrupt) { // its objects are missing
+		t.Errorf("%v", err)
 	}
 }

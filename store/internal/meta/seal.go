@@ -234,3 +234,12 @@ func (e Env) seal(version uint64) error {
 	}
 	return nil
 }
+
+// Seal is the text of the metadata's seal, which differs after anything was written; "" where there is none.
+func (e Env) Seal() (string, error) {
+	b, err := e.readMeta(sealName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return string(b), err
+}
