@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -96,4 +97,34 @@ func TestPullsExclude(t *testing.T) {
 	if _, err := Pull(t.Context(), b, dir, PullOptions{Snapshot: s.Number}); !errors.Is(err, store.ErrCorrupt) { // its objects are missing
 		t.Errorf("%v", err)
 	}
+}
+
+// FuzzSnapshot: whatever a snapshot says, it is refused, or its files lie in a store and its checksums are as many as they must be.
+func FuzzSnapshot(f *testing.F) {
+	for _, change := range []func(*Snapshot){func(*Snapshot) {}, func(s *Snapshot) { s.Files = nil }, func(s *Snapshot) { s.Files[0].Path = "data/../x" }} {
+		s := valid()
+		change(s)
+		b, err := s.encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		line, _, _ := strings.Cut(string(b), "\n")
+		f.Add([]byte(line))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		s, err := decode("x", fmt.Appendf(nil, "%s\n%x\n", line, sha256.Sum256(line)))
+		if err != nil {
+			return
+		}
+		for i := range s.Files {
+			file := &s.Files[i]
+			at := filepath.Join("/store", filepath.FromSlash(file.Path))
+			if !strings.HasPrefix(at, "/store/") || strings.Count(at, "/") != 3 || len(file.object()) != len(objectPrefix)+3+64 || int64(len(file.Chunks)) != 4*file.chunks() {
+				t.Errorf("%+v", file)
+			}
+			if n := file.chunks(); n > 0 {
+				file.right(n-1, nil)
+			}
+		}
+	})
 }
