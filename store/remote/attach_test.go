@@ -41,7 +41,7 @@ func makeWide(t *testing.T) (dir string) {
 	return dir
 }
 
-func attach(t *testing.T, b remote.Bucket, dir string, cacheBytes int64) remote.Pulled {
+func attach(t *testing.T, b remote.Bucket, dir string, cacheBytes int64) remote.Moved {
 	t.Helper()
 	p, err := remote.Pull(t.Context(), b, dir, remote.PullOptions{Lazy: true, Address: b.String(), CacheBytes: cacheBytes})
 	if err != nil {

@@ -32,14 +32,6 @@ type PullOptions struct {
 	Progress func(done, total int64)
 }
 
-// Pulled is what a pull did.
-type Pulled struct {
-	Snapshot *Snapshot
-	Fresh    bool  // it changed the folder; else the store was the same
-	Files    int   // downloaded
-	Bytes    int64 // downloaded
-}
-
 const (
 	partBytes = 16 << 20 // of a request
 	partsMost = 8        // requests at a time
@@ -50,7 +42,7 @@ const (
 // Pull makes the store in dir what a snapshot at b holds. The folder must be empty or not there, or hold a store all of whose versions
 // and runs the snapshot has; else it fails with ErrConflict. The store appears, or changes, in one step, when all of it is there and its
 // checksums are right.
-func Pull(ctx context.Context, b Bucket, dir string, o PullOptions) (p Pulled, err error) {
+func Pull(ctx context.Context, b Bucket, dir string, o PullOptions) (p Moved, err error) {
 	s, err := Read(ctx, b, o.Snapshot)
 	if err != nil {
 		return p, err
@@ -199,7 +191,7 @@ type download struct {
 	dir    string
 	temp   string
 	old    *oldStore
-	p      *Pulled
+	p      *Moved
 
 	tally tally
 	total int64

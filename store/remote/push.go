@@ -28,12 +28,12 @@ type PushOptions struct {
 	Now func() time.Time
 }
 
-// Pushed is what a push did.
-type Pushed struct {
-	Snapshot *Snapshot
-	Fresh    bool  // it made the snapshot; else the newest one was the same
-	Files    int   // uploaded
-	Bytes    int64 // uploaded
+// Moved is what a push or a pull did.
+type Moved struct {
+	Snapshot *Snapshot // that the store is now
+	Fresh    bool      // a push made it, a pull changed the store; else there was nothing to do
+	Files    int       // that went over the network
+	Bytes    int64     // of these
 }
 
 // transfers is how many files are hashed or moved at a time.
@@ -46,7 +46,7 @@ const freshAge = 12 * time.Hour
 // Push uploads what the store in dir holds and the newest snapshot at b does not, and makes the next snapshot. It fails with ErrConflict
 // where that would hide versions or runs, and with store.ErrLocked while a table of the store is trained. Interrupted, it is taken up by the
 // next push within half a day.
-func Push(ctx context.Context, b Bucket, dir string, o PushOptions) (p Pushed, err error) {
+func Push(ctx context.Context, b Bucket, dir string, o PushOptions) (p Moved, err error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -103,7 +103,7 @@ type upload struct {
 	o      PushOptions
 	have   map[string]bool // objects that are there
 	sums   map[string]File // checksums by path, once they are known
-	p      *Pushed
+	p      *Moved
 }
 
 // follow uploads what head does not name and returns the snapshot behind it.

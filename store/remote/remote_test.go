@@ -82,7 +82,7 @@ func same(t *testing.T, a, b string) {
 	}
 }
 
-func push(t *testing.T, b remote.Bucket, dir string) remote.Pushed {
+func push(t *testing.T, b remote.Bucket, dir string) remote.Moved {
 	t.Helper()
 	p, err := remote.Push(t.Context(), b, dir, remote.PushOptions{})
 	if err != nil {

@@ -43,27 +43,36 @@ versions or runs that STORE has not, push refuses.
 }
 
 func push(ctx context.Context, e *command.Env, dir, address string, o remote.PushOptions) error {
+	return move(e, dir, address, "bytes up", func(b remote.Bucket, tell func(done, total int64)) (remote.Moved, error) {
+		o.Progress = tell
+		return remote.Push(ctx, b, dir, o)
+	}, func(b remote.Bucket, m remote.Moved, seconds float64) string {
+		s := m.Snapshot
+		if !m.Fresh {
+			return fmt.Sprintf("%s: snapshot %d is what %s holds: nothing to push", b, s.Number, dir)
+		}
+		return fmt.Sprintf("%s: snapshot %d holds %s, version %d, %s; %s of it moved in %.1f s", b, s.Number, dir, s.Version, command.FormatSize(s.Bytes()), command.FormatSize(m.Bytes), seconds)
+	})
+}
+
+// move pushes or pulls, and says what that did.
+func move(e *command.Env, dir, address, what string, do func(b remote.Bucket, tell func(done, total int64)) (remote.Moved, error), said func(b remote.Bucket, m remote.Moved, seconds float64) string) error {
 	b, err := openAddress(address)
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
-	tell, end := e.Moving("bytes up")
-	o.Progress = tell
-	p, err := remote.Push(ctx, b, dir, o)
+	tell, end := e.Moving(what)
+	m, err := do(b, tell)
 	end()
 	if err != nil {
 		return err
 	}
-	s, seconds := p.Snapshot, time.Since(begin).Seconds()
-	e.Event("summary", map[string]any{"store": dir, "address": b.String(), "snapshot": s.Number, "new": p.Fresh, "version": s.Version, "files": len(s.Files), "bytes": s.Bytes(),
-		"files_moved": p.Files, "bytes_moved": p.Bytes, "seconds": seconds})
-	switch {
-	case e.JSON:
-	case !p.Fresh:
-		fmt.Fprintf(e.Told(), "%s: snapshot %d is what %s holds: nothing to push\n", b, s.Number, dir)
-	default:
-		fmt.Fprintf(e.Told(), "%s: snapshot %d holds %s, version %d, %s; %s of it moved in %.1f s\n", b, s.Number, dir, s.Version, command.FormatSize(s.Bytes()), command.FormatSize(p.Bytes), seconds)
+	s, seconds := m.Snapshot, time.Since(begin).Seconds()
+	e.Event("summary", map[string]any{"store": dir, "address": b.String(), "snapshot": s.Number, "new": m.Fresh, "version": s.Version, "files": len(s.Files), "bytes": s.Bytes(),
+		"files_moved": m.Files, "bytes_moved": m.Bytes, "seconds": seconds})
+	if !e.JSON {
+		fmt.Fprintln(e.Told(), said(b, m, seconds))
 	}
 	return nil
 }
@@ -105,30 +114,17 @@ it arrives. What is learned, and versions that are appended, lie in STORE; push 
 }
 
 func pull(ctx context.Context, e *command.Env, address, dir string, o remote.PullOptions) error {
-	b, err := openAddress(address)
-	if err != nil {
-		return err
-	}
-	begin := time.Now()
-	tell, end := e.Moving("bytes down")
-	o.Progress = tell
-	p, err := remote.Pull(ctx, b, dir, o)
-	end()
-	if err != nil {
-		return err
-	}
-	s, seconds := p.Snapshot, time.Since(begin).Seconds()
-	e.Event("summary", map[string]any{"store": dir, "address": b.String(), "snapshot": s.Number, "new": p.Fresh, "version": s.Version, "files": len(s.Files), "bytes": s.Bytes(),
-		"files_moved": p.Files, "bytes_moved": p.Bytes, "seconds": seconds})
-	switch {
-	case e.JSON:
-	case !p.Fresh:
-		fmt.Fprintf(e.Told(), "%s is what snapshot %d of %s holds: nothing to pull\n", dir, s.Number, b)
-	default:
-		fmt.Fprintf(e.Told(), "%s: version %d, %d nodes, %d edges, %s, of snapshot %d; %s of it moved in %.1f s\n", dir, s.Version, s.Nodes, s.Edges, command.FormatSize(s.Bytes()), s.Number,
-			command.FormatSize(p.Bytes), seconds)
-	}
-	return nil
+	return move(e, dir, address, "bytes down", func(b remote.Bucket, tell func(done, total int64)) (remote.Moved, error) {
+		o.Progress = tell
+		return remote.Pull(ctx, b, dir, o)
+	}, func(b remote.Bucket, m remote.Moved, seconds float64) string {
+		s := m.Snapshot
+		if !m.Fresh {
+			return fmt.Sprintf("%s is what snapshot %d of %s holds: nothing to pull", dir, s.Number, b)
+		}
+		return fmt.Sprintf("%s: version %d, %d nodes, %d edges, %s, of snapshot %d; %s of it moved in %.1f s", dir, s.Version, s.Nodes, s.Edges, command.FormatSize(s.Bytes()), s.Number,
+			command.FormatSize(m.Bytes), seconds)
+	})
 }
 
 // NewList is the command gstore ls.

@@ -19,23 +19,20 @@ type transferRequest struct {
 
 // upload pushes a store to an address.
 func upload(ctx context.Context, c *call) error {
-	var q transferRequest
-	if err := c.decode(&q); err != nil {
-		return err
-	}
-	b, err := remote.Open(q.Address)
-	if err != nil {
-		return err
-	}
-	p, err := remote.Push(ctx, b, q.Path, remote.PushOptions{Note: q.Note, Force: q.Force})
-	if err != nil {
-		return err
-	}
-	return c.answer(map[string]any{"snapshot": p.Snapshot.Number})
+	return c.transfer(func(b remote.Bucket, q *transferRequest) (remote.Moved, error) {
+		return remote.Push(ctx, b, q.Path, remote.PushOptions{Note: q.Note, Force: q.Force})
+	})
 }
 
 // download pulls a store from an address.
 func download(ctx context.Context, c *call) error {
+	return c.transfer(func(b remote.Bucket, q *transferRequest) (remote.Moved, error) {
+		return remote.Pull(ctx, b, q.Path, remote.PullOptions{Snapshot: q.Snapshot, Force: q.Force, Lazy: q.Lazy, CacheBytes: q.CacheBytes, Address: q.Address})
+	})
+}
+
+// transfer does a push or a pull, and answers with its snapshot.
+func (c *call) transfer(do func(remote.Bucket, *transferRequest) (remote.Moved, error)) error {
 	var q transferRequest
 	if err := c.decode(&q); err != nil {
 		return err
@@ -44,9 +41,9 @@ func download(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	p, err := remote.Pull(ctx, b, q.Path, remote.PullOptions{Snapshot: q.Snapshot, Force: q.Force, Lazy: q.Lazy, CacheBytes: q.CacheBytes, Address: q.Address})
+	m, err := do(b, &q)
 	if err != nil {
 		return err
 	}
-	return c.answer(map[string]any{"snapshot": p.Snapshot.Number})
+	return c.answer(map[string]any{"snapshot": m.Snapshot.Number})
 }
