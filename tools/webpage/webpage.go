@@ -10,6 +10,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 //go:embed style.css
@@ -38,10 +39,13 @@ type Link struct {
 	Here     bool
 }
 
-// New is a page's template, which may use the parts "head" and "foot" with a [Head], and [Funcs].
-func New(name, text string) *template.Template {
-	t := template.Must(template.New("parts").Funcs(Funcs()).Parse(parts))
-	return template.Must(t.New(name).Parse(text))
+// New is a page's template, which may use the parts "head" and "foot" with a [Head], and [Funcs]. It is parsed when it is first asked for:
+// most commands show no page, and keep to a budget.
+func New(name, text string) func() *template.Template {
+	return sync.OnceValue(func() *template.Template {
+		t := template.Must(template.New("parts").Funcs(Funcs()).Parse(parts))
+		return template.Must(t.New(name).Parse(text))
+	})
 }
 
 // Funcs are the functions of templates.
@@ -71,10 +75,10 @@ func at(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f
 // execute renders a part of a page from data that is ours.
 func execute(name string, data any) template.HTML {
 	var b strings.Builder
-	if err := charts.ExecuteTemplate(&b, name, data); err != nil {
+	if err := charts().ExecuteTemplate(&b, name, data); err != nil {
 		panic(err) // a mistake in the template
 	}
 	return template.HTML(b.String()) //nolint:gosec // escaped by the template
 }
 
-var charts = template.Must(template.New("parts").Funcs(Funcs()).Parse(parts))
+var charts = New("charts", "")

@@ -88,7 +88,7 @@ func runReport(e *command.Env, given []string, o reportOptions) error {
 	}
 	d.Title = d.Name
 	var page bytes.Buffer
-	if err := reportTemplate.Execute(&page, d); err != nil {
+	if err := reportTemplate().Execute(&page, d); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	to, err := command.NewFile(o.output)

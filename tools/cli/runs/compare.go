@@ -20,7 +20,7 @@ var severalTemplate = webpage.New("several", severalText)
 // Several is the body of a page of several runs.
 func Several(list []Run) template.HTML {
 	rows, differ := compared(list)
-	return body(severalTemplate, map[string]any{"Runs": rows, "Settings": differ, "Charts": comparedCharts(list)})
+	return body(severalTemplate(), map[string]any{"Runs": rows, "Settings": differ, "Charts": comparedCharts(list)})
 }
 
 func body(t *template.Template, data any) template.HTML {

@@ -57,7 +57,7 @@ var confusionTemplate = webpage.New("confusion", confusionText)
 // Confusion is the part of a page that shows which labels are taken for which classes, with links to the nodes of each, "" for none.
 func Confusion(lines []metrics.ConfusionRow, link func(label, class string) string) (h template.HTML) {
 	for _, t := range confusionTables(lines, link) {
-		h += body(confusionTemplate, t)
+		h += body(confusionTemplate(), t)
 	}
 	return h
 }

@@ -23,7 +23,7 @@ type figure struct{ Name, Value string }
 // One is the body of a page of one run: what it came to, what it mistakes, and how fast it was.
 func One(m *metrics.File) template.HTML {
 	rows := slices.ContainsFunc(m.Epochs, func(e metrics.Epoch) bool { return e.DeviceRows != nil })
-	return body(oneTemplate, map[string]any{"Figures": figures(m), "Quality": quality(m), "Confusion": Confusion(m.Confusion, noLink), "Time": whereTime(m),
+	return body(oneTemplate(), map[string]any{"Figures": figures(m), "Quality": quality(m), "Confusion": Confusion(m.Confusion, noLink), "Time": whereTime(m),
 		"Speed": speed(m), "Plan": residency(m), "Epochs": epochRows(m.Epochs), "Rows": rows, "Settings": settingRows(m.Begin)})
 }
 

@@ -322,7 +322,7 @@ func diagram(schema *store.Schema) template.HTML {
 		d.Edges = append(d.Edges, e)
 	}
 	var b strings.Builder
-	if err := pageTemplates["diagram.html"].Execute(&b, d); err != nil {
+	if err := pageTemplates()["diagram.html"].Execute(&b, d); err != nil {
 		panic(err) // a mistake in the template
 	}
 	return template.HTML(b.String()) //nolint:gosec // escaped by the template

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/tools/webpage"
@@ -47,7 +48,7 @@ func (s *server) pagers() map[string]pager {
 		pathMap: s.mapPage}
 }
 
-var pageTemplates = parsePages()
+var pageTemplates = sync.OnceValue(parsePages)
 
 func parsePages() map[string]*template.Template {
 	files, err := pageFiles.ReadDir("pages")
@@ -60,7 +61,7 @@ func parsePages() map[string]*template.Template {
 		if err != nil {
 			panic(err)
 		}
-		all[f.Name()] = webpage.New(f.Name(), string(text))
+		all[f.Name()] = webpage.New(f.Name(), string(text))()
 	}
 	return all
 }
@@ -86,7 +87,7 @@ func (s *server) paging(make pager) http.Handler {
 				p = page{"problem.html", problemPage{s.head(x, "", "not shown"), said.Message}, status}
 			}
 			var b bytes.Buffer
-			err = pageTemplates[p.template].Execute(&b, p.data)
+			err = pageTemplates()[p.template].Execute(&b, p.data)
 			return rendered{b.Bytes(), cmp.Or(p.status, http.StatusOK)}, err
 		}, r, nil)
 		if err != nil {
