@@ -102,8 +102,9 @@ func read(ctx context.Context, b Bucket, key string) (all []byte, err error) {
 }
 
 const (
-	attempts   = 4
+	attempts   = 7
 	firstWait  = 250 * time.Millisecond
+	longest    = 4 * time.Second // of a wait
 	slowest    = 128 << 10 // bytes a second: less is taken for a server that hangs
 	answerTime = time.Minute
 )
@@ -123,7 +124,7 @@ func retry(ctx context.Context, bytes int64, do func(context.Context) error) err
 		}
 		select {
 		case <-time.After(wait):
-			wait *= 2
+			wait = min(2*wait, longest)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

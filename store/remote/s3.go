@@ -56,7 +56,9 @@ func openS3(bucket, prefix string, q url.Values) (Bucket, error) {
 	transport.ResponseHeaderTimeout = answerTime
 	c, err := minio.NewCore(u.Host, &minio.Options{
 		Creds: credentials.NewChainCredentials(providers), Secure: u.Scheme == "https", Transport: transport,
-		Region: cmp.Or(q.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
+		// Its own tries rewind a body that the connection of the last one may still read; ours begin with another.
+		MaxRetries: 1,
+		Region:     cmp.Or(q.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: endpoint %q: %w", store.ErrInvalid, endpoint, err)
@@ -124,9 +126,13 @@ func (b *bucketS3) Put(ctx context.Context, key string, r *io.SectionReader) err
 	if r.Size() <= uploadBytes {
 		return b.put(ctx, key, r, o)
 	}
-	id, err := b.client.NewMultipartUpload(ctx, b.bucket, b.prefix+key, o)
-	if err != nil {
+	id := ""
+	err := retry(ctx, 0, func(ctx context.Context) (err error) {
+		id, err = b.client.NewMultipartUpload(ctx, b.bucket, b.prefix+key, o)
 		return b.failed(err, key)
+	})
+	if err != nil {
+		return err
 	}
 	size := max(uploadBytes, (r.Size()/partsLimit>>20+1)<<20)
 	parts := make([]minio.CompletePart, (r.Size()+size-1)/size)
@@ -144,8 +150,13 @@ func (b *bucketS3) Put(ctx context.Context, key string, r *io.SectionReader) err
 		})
 	})
 	if err == nil {
-		_, err = b.client.CompleteMultipartUpload(ctx, b.bucket, b.prefix+key, id, parts, minio.PutObjectOptions{})
-		err = b.failed(err, key)
+		err = retry(ctx, 0, func(ctx context.Context) error {
+			_, err := b.client.CompleteMultipartUpload(ctx, b.bucket, b.prefix+key, id, parts, minio.PutObjectOptions{})
+			return b.failed(err, key)
+		})
+		if o, serr := b.Stat(ctx, key); err != nil && serr == nil && o.Size == r.Size() {
+			return nil // the first answer was lost
+		}
 	}
 	if err != nil { // what is left of it costs room
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
@@ -195,8 +206,13 @@ func (b *bucketS3) Create(ctx context.Context, key string, body []byte) error {
 
 // Stat implements [Bucket].
 func (b *bucketS3) Stat(ctx context.Context, key string) (Object, error) {
-	info, err := b.client.StatObject(ctx, b.bucket, b.prefix+key, minio.StatObjectOptions{})
-	return Object{key, info.Size, info.LastModified}, b.failed(err, key)
+	o := Object{Key: key}
+	err := retry(ctx, 0, func(ctx context.Context) error {
+		info, err := b.client.StatObject(ctx, b.bucket, b.prefix+key, minio.StatObjectOptions{})
+		o.Size, o.Modified = info.Size, info.LastModified
+		return b.failed(err, key)
+	})
+	return o, err
 }
 
 // List implements [Bucket].
@@ -216,5 +232,7 @@ func (b *bucketS3) List(ctx context.Context, prefix string, fn func(Object) erro
 
 // Delete implements [Bucket].
 func (b *bucketS3) Delete(ctx context.Context, key string) error {
-	return b.failed(b.client.RemoveObject(ctx, b.bucket, b.prefix+key, minio.RemoveObjectOptions{}), key)
+	return retry(ctx, 0, func(ctx context.Context) error {
+		return b.failed(b.client.RemoveObject(ctx, b.bucket, b.prefix+key, minio.RemoveObjectOptions{}), key)
+	})
 }
