@@ -105,7 +105,7 @@ const (
 	attempts   = 7
 	firstWait  = 250 * time.Millisecond
 	longest    = 4 * time.Second // of a wait
-	slowest    = 128 << 10 // bytes a second: less is taken for a server that hangs
+	slowest    = 128 << 10       // bytes a second: less is taken for a server that hangs
 	answerTime = time.Minute
 )
 
