@@ -43,7 +43,7 @@ func makeWide(t *testing.T) (dir string) {
 
 func attach(t *testing.T, b remote.Bucket, dir string, cacheBytes int64) remote.Moved {
 	t.Helper()
-	p, err := remote.Pull(t.Context(), b, dir, remote.PullOptions{Lazy: true, Address: b.String(), CacheBytes: cacheBytes})
+	p, err := remote.Pull(t.Context(), b, dir, remote.PullOptions{Lazy: true, CacheBytes: cacheBytes})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -18,8 +20,8 @@ var (
 	ErrNotFound = store.ErrNotFound
 	// ErrExists is of an object that was to be created and is there already.
 	ErrExists = store.ErrExists
-	// ErrConflict says that a snapshot would hide versions or runs of the one before it.
-	ErrConflict = errors.New("remote: the newest snapshot has what this store has not")
+	// ErrConflict says that a push would hide, or a pull lose, versions or runs.
+	ErrConflict = errors.New("remote: versions or runs would be hidden or lost")
 	// ErrUnconditional says that a server overwrites what it was asked to create.
 	ErrUnconditional = errors.New("remote: the server ignores conditional writes (If-None-Match), so that two pushes could overwrite each other")
 )
@@ -48,7 +50,8 @@ type Bucket interface {
 	Delete(ctx context.Context, key string) error
 	// Abandoned removes what writes left that were interrupted before a moment, and counts it.
 	Abandoned(ctx context.Context, before time.Time) (n int, err error)
-	// String is the address.
+	// Address is what opens it again; String is its short form, for people.
+	Address() string
 	String() string
 }
 
@@ -62,30 +65,31 @@ func IsAddress(s string) bool {
 //	s3://BUCKET/PREFIX[?endpoint=URL][&region=NAME]   credentials and what is not said by AWS's variables and files
 //	file:///PATH                                      a folder, made if need be
 func Open(address string) (Bucket, error) {
+	if path, ok := strings.CutPrefix(address, "file://"); ok { // as a shell has it, not escaped
+		if !strings.HasPrefix(path, "/") {
+			return nil, fmt.Errorf("%w: %s, expected file:///PATH with three slashes", store.ErrInvalid, address)
+		}
+		return folder(filepath.Clean(filepath.FromSlash(path))), nil
+	}
 	u, err := url.Parse(address)
 	if err != nil {
+		var cause *url.Error // without the address, which may hold a password
+		if errors.As(err, &cause) {
+			err = cause.Err
+		}
 		return nil, fmt.Errorf("%w: address: %w", store.ErrInvalid, err)
 	}
 	if u.User != nil {
 		return nil, fmt.Errorf("%w: %s holds a name or password: credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the file ~/.aws/credentials", store.ErrInvalid, u.Redacted())
 	}
+	if u.Scheme != "s3" || u.Host == "" {
+		return nil, fmt.Errorf("%w: %s, expected s3://BUCKET/PREFIX or file:///PATH", store.ErrInvalid, address)
+	}
 	prefix := strings.Trim(u.Path, "/")
 	if prefix != "" {
 		prefix += "/"
 	}
-	switch u.Scheme {
-	case "s3":
-		if u.Host == "" {
-			return nil, fmt.Errorf("%w: %s names no bucket, expected s3://BUCKET/PREFIX", store.ErrInvalid, address)
-		}
-		return openS3(u.Host, prefix, u.Query())
-	case "file":
-		if u.Host != "" || u.Path == "" {
-			return nil, fmt.Errorf("%w: %s, expected file:///PATH with three slashes", store.ErrInvalid, address)
-		}
-		return folder(filepath.FromSlash(u.Path)), nil
-	}
-	return nil, fmt.Errorf("%w: %s, expected s3://BUCKET/PREFIX or file:///PATH", store.ErrInvalid, address)
+	return openS3(u.Host, prefix, u.Query())
 }
 
 // read reads a whole small object.
@@ -131,7 +135,9 @@ func retry(ctx context.Context, bytes int64, do func(context.Context) error) err
 	}
 }
 
-// refused reports whether an error is an answer that comes again.
+// refused reports whether an error is an answer that comes again: a server's, or that of a disk.
 func refused(err error) bool {
-	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrExists) || errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrCorrupt) || refusedByServer(err)
+	var path *fs.PathError
+	var link *os.LinkError
+	return errors.As(err, &path) || errors.As(err, &link) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrExists) || errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrCorrupt) || refusedByServer(err)
 }

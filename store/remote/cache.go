@@ -178,23 +178,17 @@ func (c *cache) fetch(bucket Bucket, f *File, first, n int64, got func(chunk int
 	whole := take()
 	defer release(whole)
 	next, wrong := first, 0
-	err := retry(context.Background(), n*chunkBytes, func(ctx context.Context) (err error) {
+	return retry(context.Background(), n*chunkBytes, func(ctx context.Context) (err error) {
 		at := next * chunkBytes
 		r, err := bucket.Get(ctx, f.object(), at, min((first+n)*chunkBytes, f.Size)-at)
-		if errors.Is(err, ErrNotFound) {
-			return damagedObject(bucket, f, "it is missing")
-		}
 		if err != nil {
-			return err
+			return unread(ctx, bucket, f, err)
 		}
 		defer func() { err = errors.Join(err, r.Close()) }()
 		for ; next < first+n; next++ {
 			b := whole[:f.chunkLen(next)]
 			if _, err := io.ReadFull(r, b); err != nil {
-				if o, serr := bucket.Stat(ctx, f.object()); serr == nil && o.Size != f.Size {
-					return damagedObject(bucket, f, "it has %d bytes, expected %d", o.Size, f.Size)
-				}
-				return err
+				return unread(ctx, bucket, f, err)
 			}
 			if !f.right(next, b) {
 				if wrong++; wrong > 1 {
@@ -207,7 +201,6 @@ func (c *cache) fetch(bucket Bucket, f *File, first, n int64, got func(chunk int
 		}
 		return nil
 	})
-	return err
 }
 
 var errWrong = errors.New("remote: a checksum is wrong")

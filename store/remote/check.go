@@ -3,6 +3,8 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -71,19 +73,40 @@ func checkObject(ctx context.Context, b Bucket, f *File) (damage, err error) {
 		err = retry(ctx, f.Size, func(ctx context.Context) error {
 			r, err := b.Get(ctx, f.object(), 0, -1)
 			if err != nil {
-				return err
+				return unread(ctx, b, f, err)
 			}
 			sum, err = sumOf(ctx, r)
 			return errors.Join(err, r.Close())
 		})
 	}
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return damagedObject(b, f, "it is missing"), nil
-	case err == nil && sum != f.SHA256:
-		return damagedObject(b, f, "its SHA-256 is %s", sum), nil
+	if err == nil && sum != f.SHA256 {
+		err = damagedObject(b, f, "its SHA-256 is %s", sum)
+	}
+	if errors.Is(err, blocks.ErrCorrupt) {
+		return err, nil
 	}
 	return nil, err
+}
+
+// unread says why a file's object could not be read: it is missing or of another length, which are damage, or err.
+func unread(ctx context.Context, b Bucket, f *File, err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return damagedObject(b, f, "it is missing")
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || refusedByServer(err) { // which is what a place behind the end is
+		if o, serr := b.Stat(ctx, f.object()); serr == nil && o.Size != f.Size {
+			return damagedObject(b, f, "it has %d bytes, expected %d", o.Size, f.Size)
+		}
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// damagedObject is an object whose bytes are not what its key says.
+func damagedObject(b Bucket, f *File, format string, args ...any) error {
+	return &blocks.CorruptError{Path: b.String() + "/" + f.object(), Extent: "object", Offset: -1, Reason: fmt.Sprintf("of %s: ", f.Path) + fmt.Sprintf(format, args...)}
 }
 
 // Pruned is what Prune removed.

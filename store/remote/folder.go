@@ -17,7 +17,12 @@ import (
 // folder is a bucket in a folder of the file system: a disk, or a mount.
 type folder string
 
-func (f folder) String() string         { return "file://" + filepath.ToSlash(string(f)) }
+// Address implements [Bucket].
+func (f folder) Address() string { return "file://" + filepath.ToSlash(string(f)) }
+
+// String implements [Bucket].
+func (f folder) String() string { return f.Address() }
+
 func (f folder) path(key string) string { return filepath.Join(string(f), filepath.FromSlash(key)) }
 
 func folderError(err error) error {
@@ -79,11 +84,7 @@ func (f folder) write(ctx context.Context, key string, r io.Reader, name func(te
 		_ = os.Remove(temp.Name())
 		return err
 	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return syncDir(dir)
 }
 
 // tempPrefix begins the names of files that are being written; no key has such an element.

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +25,6 @@ type PullOptions struct {
 	// of its own, at most CacheBytes of it; 0 = half of what the disk has room for.
 	Lazy       bool
 	CacheBytes int64
-	Address    string // with Lazy: what the bucket was opened by
 	// Progress is told bytes that were downloaded, of how many, from several goroutines; may be nil.
 	Progress func(done, total int64)
 }
@@ -69,19 +67,24 @@ func Pull(ctx context.Context, b Bucket, dir string, o PullOptions) (p Moved, er
 	}
 	p.Fresh = true
 	if old != nil {
-		// Nobody may have committed since readOld.
-		return p, store.Replace(ctx, dir, d.temp, store.Options{}, func() error {
-			_, err := readOld(ctx, dir, s, o.Force)
-			if err == nil && o.Lazy { // it goes on with what was read
-				_ = os.Rename(filepath.Join(dir, cacheName), filepath.Join(d.temp, cacheName))
-			}
-			return err
-		})
+		return p, store.Replace(ctx, dir, d.temp, store.Options{}, func() error { return d.replaces(ctx) })
 	}
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty one
 		return p, err
 	}
-	return p, errors.Join(os.Rename(d.temp, dir), syncFolder(filepath.Dir(dir)))
+	return p, errors.Join(os.Rename(d.temp, dir), syncDir(filepath.Dir(dir)))
+}
+
+// replaces fails where the old store has got, since it was read, what the snapshot has not.
+func (d *download) replaces(ctx context.Context) error {
+	h, err := store.ReadHistory(ctx, d.dir, store.Options{})
+	if err == nil && !d.o.Force {
+		err = lost(d.dir, h, d.s)
+	}
+	if err == nil && d.o.Lazy { // it goes on with what was read
+		_ = os.Rename(filepath.Join(d.dir, cacheName), filepath.Join(d.temp, cacheName))
+	}
+	return err
 }
 
 // download is a pull under way.
@@ -91,7 +94,7 @@ type download struct {
 	o      PullOptions
 	dir    string
 	temp   string
-	old    *oldStore
+	old    oldStore // nil: there is none
 	p      *Moved
 
 	tally tally
@@ -141,12 +144,12 @@ func (d *download) files(ctx context.Context) error {
 		if usage, err := vfs.Default.GetDiskUsage(d.temp); err == nil && most == 0 {
 			most = int64(usage.AvailBytes / 2)
 		}
-		if err := attach(d.temp, d.o.Address, most, d.s); err != nil {
+		if err := attach(d.temp, d.bucket.Address(), most, d.s); err != nil {
 			return err
 		}
 	}
 	for folder := range folders {
-		if err := syncFolder(folder); err != nil {
+		if err := syncDir(folder); err != nil {
 			return err
 		}
 	}
@@ -264,27 +267,17 @@ func (d *download) try(ctx context.Context, f *File, parts limit) (err error) {
 func (d *download) part(ctx context.Context, f *File, w io.WriterAt, at, length int64) error {
 	err := retry(ctx, length, func(ctx context.Context) error {
 		r, err := d.bucket.Get(ctx, f.object(), at, length)
-		n := int64(0)
 		if err == nil {
-			n, err = io.Copy(io.NewOffsetWriter(w, at), io.LimitReader(readerOf(ctx, r), length))
+			_, err = io.CopyN(io.NewOffsetWriter(w, at), readerOf(ctx, r), length)
 			err = errors.Join(err, r.Close())
 		}
-		if err == nil && n == length {
-			return nil
-		}
-		if o, serr := d.bucket.Stat(ctx, f.object()); serr == nil && o.Size != f.Size {
-			return damagedObject(d.bucket, f, "it has %d bytes, expected %d", o.Size, f.Size)
-		}
-		return cmp.Or(err, io.ErrUnexpectedEOF)
+		return unread(ctx, d.bucket, f, err)
 	})
-	if errors.Is(err, ErrNotFound) {
-		return damagedObject(d.bucket, f, "it is missing")
-	}
-	if errors.Is(err, store.ErrCorrupt) {
-		return err
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		err = fmt.Errorf("download %s: %w", f.Path, err)
 	}
 	if err != nil {
-		return fmt.Errorf("download %s: %w", f.Path, err)
+		return err
 	}
 	d.tally.mu.Lock()
 	defer d.tally.mu.Unlock()
@@ -295,10 +288,5 @@ func (d *download) part(ctx context.Context, f *File, w io.WriterAt, at, length 
 	return nil
 }
 
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
+// syncDir makes a folder's entries durable.
+func syncDir(path string) error { return meta.Env{FS: vfs.Default}.SyncDir(path) }

@@ -10,10 +10,10 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
-	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
 )
 
@@ -58,13 +58,14 @@ func Push(ctx context.Context, b Bucket, dir string, o PushOptions) (p Moved, er
 	if err := begin(ctx, b); err != nil {
 		return p, err
 	}
-	up := upload{bucket: b, backup: backup, o: o, have: map[string]bool{}, p: &p}
+	up := upload{bucket: b, backup: backup, o: o, mine: map[string]bool{}, sums: map[string]File{}, p: &p}
 	for {
-		head, err := Read(ctx, b, 0)
-		if errors.Is(err, ErrNotFound) {
-			head = &Snapshot{}
-		} else if err != nil {
+		head, err := newest(ctx, b)
+		if err != nil {
 			return p, err
+		}
+		if head == nil {
+			head = &Snapshot{}
 		}
 		next, err := up.follow(ctx, head)
 		if err != nil {
@@ -101,33 +102,24 @@ type upload struct {
 	bucket Bucket
 	backup *store.Backup
 	o      PushOptions
-	have   map[string]bool // objects that are there
+	mine   map[string]bool // objects, by SHA-256, that it has uploaded: nobody removes them for a day
 	sums   map[string]File // checksums by path, once they are known
 	p      *Moved
 }
 
 // follow uploads what head does not name and returns the snapshot behind it.
 func (u *upload) follow(ctx context.Context, head *Snapshot) (*Snapshot, error) {
-	m, h := u.backup.Manifest, u.backup.History
-	next := &Snapshot{Number: head.Number + 1, Created: u.o.Now().UTC(), Note: u.o.Note, Version: m.Version, Nodes: m.Nodes, Edges: m.Edges}
-	for _, v := range h.Versions {
-		next.Versions = append(next.Versions, Mark{v.Version, v.Created})
+	m, has := u.backup.Manifest, marksOf(u.backup.History)
+	next := &Snapshot{Number: head.Number + 1, Created: u.o.Now().UTC(), Note: u.o.Note, Version: m.Version, Nodes: m.Nodes, Edges: m.Edges, Versions: has.versions, Runs: has.runs}
+	if l := head.marks().lackIn(has, u.backup.Dropped); l != nil && !u.o.Force {
+		return nil, u.hidden(head, l)
 	}
-	for _, r := range h.Runs {
-		next.Runs = append(next.Runs, Mark{r.Number, r.Started})
-	}
-	if err := u.contains(head, next); err != nil && !u.o.Force {
-		return nil, err
-	}
-	known := map[string]File{}
+	known, there := map[string]File{}, maps.Clone(u.mine)
 	for _, f := range head.Files {
 		known[f.Path] = f
-		u.have[f.SHA256] = true
+		there[f.SHA256] = true
 	}
 	next.Files = make([]File, len(u.backup.Files))
-	if u.sums == nil {
-		u.sums = map[string]File{}
-	}
 	var hash []int
 	for i := range u.backup.Files {
 		f := &u.backup.Files[i]
@@ -157,42 +149,26 @@ func (u *upload) follow(ctx context.Context, head *Snapshot) (*Snapshot, error) 
 	if err != nil {
 		return nil, err
 	}
-	return next, u.missing(ctx, next)
+	return next, u.missing(ctx, next, there)
 }
 
-// contains fails where the store has not all that head has.
-func (u *upload) contains(head, next *Snapshot) error {
-	why := func(what string, m Mark, mine []Mark) error {
-		at, has := slices.BinarySearchFunc(mine, m.Number, func(m Mark, n uint64) int { return int(m.Number) - int(n) })
-		switch {
-		case !has:
-			return fmt.Errorf("%w: %s: snapshot %d has %s %d, of %s: pull it first, into another folder or with --force, or push with --force", ErrConflict, u.bucket, head.Number, what, m.Number, m.Time.Format(time.RFC3339))
-		case !mine[at].Time.Equal(m.Time):
-			return fmt.Errorf("%w: %s: %s %d of snapshot %d is of %s, this store's is of %s: they are different stores, or have grown apart; push to another address, or with --force",
-				ErrConflict, u.bucket, what, m.Number, head.Number, m.Time.Format(time.RFC3339), mine[at].Time.Format(time.RFC3339))
-		}
-		return nil
+// hidden says what of head the store has not.
+func (u *upload) hidden(head *Snapshot, l *lack) error {
+	if l.other == nil {
+		return fmt.Errorf("%w: %s: snapshot %d has %s %d, of %s: pull it first, into another folder or with --force, or push with --force",
+			ErrConflict, u.bucket, head.Number, l.what, l.mark.Number, l.mark.Time.Format(time.RFC3339))
 	}
-	for _, m := range head.Versions {
-		if err := why("version", m, next.Versions); err != nil {
-			return err
-		}
-	}
-	for _, m := range head.Runs {
-		if err := why("run", m, next.Runs); err != nil && !slices.Contains(u.backup.Dropped, m.Number) {
-			return err
-		}
-	}
-	return nil
+	return fmt.Errorf("%w: %s: %s %d of snapshot %d is of %s, this store's is of %s: they are different stores, or have grown apart; push to another address, or with --force",
+		ErrConflict, u.bucket, l.what, l.mark.Number, head.Number, l.mark.Time.Format(time.RFC3339), l.other.Time.Format(time.RFC3339))
 }
 
-// missing uploads the objects of a snapshot that are not there.
-func (u *upload) missing(ctx context.Context, next *Snapshot) error {
+// missing uploads the objects of a snapshot that are not there, and notes them there.
+func (u *upload) missing(ctx context.Context, next *Snapshot, there map[string]bool) error {
 	var up []int
-	total, queued := int64(0), map[string]bool{}
+	total := int64(0)
 	for i, f := range next.Files {
-		if !u.have[f.SHA256] && !queued[f.SHA256] {
-			queued[f.SHA256] = true
+		if !there[f.SHA256] {
+			there[f.SHA256] = true
 			up = append(up, i)
 			total += f.Size
 		}
@@ -214,7 +190,7 @@ func (u *upload) missing(ctx context.Context, next *Snapshot) error {
 		}
 		tally.mu.Lock()
 		defer tally.mu.Unlock()
-		u.have[f.SHA256] = true
+		u.mine[f.SHA256] = true
 		if tally.done += f.Size; !there {
 			u.p.Files++
 			u.p.Bytes += f.Size
@@ -270,8 +246,3 @@ func (c *chunkSums) end() []byte {
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// damagedObject is an object whose bytes are not what its key says.
-func damagedObject(b Bucket, f *File, format string, args ...any) error {
-	return &blocks.CorruptError{Path: b.String() + "/" + f.object(), Extent: "object", Offset: -1, Reason: fmt.Sprintf("of %s: ", f.Path) + fmt.Sprintf(format, args...)}
-}

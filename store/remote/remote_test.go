@@ -383,8 +383,65 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// overtaken pushes another store before a snapshot is created, and removes the one before it with what nothing needs any more.
+type overtaken struct {
+	remote.Bucket
+	once sync.Once
+	by   func()
+}
+
+func (o *overtaken) Create(ctx context.Context, key string, b []byte) error {
+	if strings.HasPrefix(key, "snapshots/") {
+		o.once.Do(o.by)
+	}
+	return o.Bucket.Create(ctx, key, b)
+}
+
+// A push that another one comes before relies on nothing that only the snapshot before that had.
+func TestPushAfterPrune(t *testing.T) {
+	dir, other, b := makeStore(t, 50), makeStore(t, 20), open(t)
+	push(t, b, dir)
+	objects, err := filepath.Glob(filepath.Join(strings.TrimPrefix(b.String(), "file://"), "objects", "*", "*"))
+	for _, path := range objects { // of yesterday
+		err = errors.Join(err, os.Chtimes(path, time.Time{}, time.Now().Add(-25*time.Hour)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit(t, dir)
+	o := &overtaken{Bucket: b, by: func() {
+		if _, err := remote.Push(t.Context(), b, other, remote.PushOptions{Force: true}); err != nil {
+			t.Error(err)
+		}
+		if p, err := remote.Prune(t.Context(), b, 1); err != nil || p.Objects == 0 {
+			t.Errorf("%+v, %v", p, err)
+		}
+	}}
+	p, err := remote.Push(t.Context(), o, dir, remote.PushOptions{Force: true})
+	if err != nil || p.Snapshot.Number != 3 {
+		t.Fatalf("%+v, %v", p.Snapshot, err)
+	}
+	if c, err := remote.Verify(t.Context(), b, 0, nil); err != nil || len(c.Damage) > 0 || c.Snapshots != 2 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	there := filepath.Join(t.TempDir(), "there")
+	if _, err := remote.Pull(t.Context(), b, there, remote.PullOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	same(t, dir, there)
+}
+
+// What a disk refuses is not tried again.
+func TestDiskErrorsAreFinal(t *testing.T) {
+	begin := time.Now()
+	_, err := remote.Push(t.Context(), mustOpen(t, "file:///dev/null/bucket"), makeStore(t, 20), remote.PushOptions{})
+	if took := time.Since(begin); err == nil || took > 5*time.Second {
+		t.Errorf("%v after %v", err, took)
+	}
+}
+
 func TestAddresses(t *testing.T) {
-	for _, bad := range []string{"", "gs://x/y", "s3:///x", "file://x/y", "s3://me:secret@bucket/x", "s3://b/x?acl=public", "s3://b/x?endpoint=nowhere", "shop.gstore"} {
+	for _, bad := range []string{"", "gs://x/y", "s3:///x", "file://x/y", "s3://me:secret@bucket/x", "s3://me:secret@bucket/%zz", "s3://b/x?acl=public", "s3://b/x?endpoint=nowhere", "shop.gstore"} {
 		_, err := remote.Open(bad)
 		if !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
@@ -395,6 +452,11 @@ func TestAddresses(t *testing.T) {
 	}
 	for address, want := range map[string]string{"s3://b": "s3://b", "s3://b/": "s3://b", "s3://b/x/y/?region=eu": "s3://b/x/y", "file:///x/y": "file:///x/y"} {
 		if b, err := remote.Open(address); err != nil || b.String() != want {
+			t.Errorf("%q: %v, %v", address, b, err)
+		}
+	}
+	for _, address := range []string{"s3://b/x/?endpoint=http%3A%2F%2Fh%3A1&region=eu", "s3://b/", "file:///x y/50% #1?"} {
+		if b, err := remote.Open(address); err != nil || b.Address() != address {
 			t.Errorf("%q: %v, %v", address, b, err)
 		}
 	}

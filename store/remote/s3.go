@@ -31,6 +31,7 @@ type bucketS3 struct {
 	client minio.Core
 	bucket string
 	prefix string // ends with a slash, or is empty
+	query  string // of the address: its options
 }
 
 // openS3 opens a bucket. What the address does not say comes from AWS's variables and files.
@@ -63,7 +64,12 @@ func openS3(bucket, prefix string, q url.Values) (Bucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: endpoint %q: %w", store.ErrInvalid, endpoint, err)
 	}
-	return &bucketS3{*c, bucket, prefix}, nil
+	return &bucketS3{*c, bucket, prefix, q.Encode()}, nil
+}
+
+// Address implements [Bucket].
+func (b *bucketS3) Address() string {
+	return (&url.URL{Scheme: "s3", Host: b.bucket, Path: "/" + b.prefix, RawQuery: b.query}).String()
 }
 
 // String is the address without its options.

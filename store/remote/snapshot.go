@@ -22,7 +22,7 @@ import (
 
 // Keys and the format of what lies at an address.
 const (
-	markKey        = "gstore.json"
+	formatKey      = "gstore.json"
 	objectPrefix   = "objects/"
 	snapshotPrefix = "snapshots/"
 	snapshotSuffix = ".json"
@@ -43,12 +43,6 @@ type Snapshot struct {
 	Versions []Mark `json:"versions"` // all that the store ever had
 	Runs     []Mark `json:"runs,omitempty"`
 	Files    []File `json:"files"` // by Path
-}
-
-// Mark tells a version, or a run, from another one of its number.
-type Mark struct {
-	Number uint64    `json:"number"`
-	Time   time.Time `json:"time"`
 }
 
 // File is a file of a store, and the object that has its bytes.
@@ -127,7 +121,7 @@ func decode(where string, b []byte) (*Snapshot, error) {
 
 // Numbers lists the numbers of the snapshots at b, ascending.
 func Numbers(ctx context.Context, b Bucket) (numbers []uint64, err error) {
-	if err := checkMark(ctx, b); err != nil {
+	if err := checkFormat(ctx, b); err != nil {
 		return nil, err
 	}
 	err = retry(ctx, 0, func(ctx context.Context) error {
@@ -144,17 +138,29 @@ func Numbers(ctx context.Context, b Bucket) (numbers []uint64, err error) {
 	return numbers, err
 }
 
+// newest reads the newest snapshot; nil where there is none.
+func newest(ctx context.Context, b Bucket) (*Snapshot, error) {
+	for {
+		numbers, err := Numbers(ctx, b)
+		if err != nil || len(numbers) == 0 {
+			return nil, err
+		}
+		s, err := Read(ctx, b, numbers[len(numbers)-1])
+		if errors.Is(err, ErrNotFound) { // another one came, and this was pruned
+			continue
+		}
+		return s, err
+	}
+}
+
 // Read reads a snapshot; number 0 is the newest. It fails with ErrNotFound.
 func Read(ctx context.Context, b Bucket, number uint64) (*Snapshot, error) {
 	if number == 0 {
-		numbers, err := Numbers(ctx, b)
-		if err != nil {
-			return nil, err
+		s, err := newest(ctx, b)
+		if err == nil && s == nil {
+			err = fmt.Errorf("%w: %s holds no snapshot", ErrNotFound, b)
 		}
-		if len(numbers) == 0 {
-			return nil, fmt.Errorf("%w: %s holds no snapshot", ErrNotFound, b)
-		}
-		number = numbers[len(numbers)-1]
+		return s, err
 	}
 	body, err := read(ctx, b, snapshotKey(number))
 	if errors.Is(err, ErrNotFound) {
@@ -170,23 +176,23 @@ func Read(ctx context.Context, b Bucket, number uint64) (*Snapshot, error) {
 	return s, err
 }
 
-// mark is what gstore.json holds.
-type mark struct {
+// formatFile is what gstore.json holds.
+type formatFile struct {
 	Format int `json:"format"`
 }
 
-// checkMark fails where no store was ever pushed, or by a build whose format this one does not read.
-func checkMark(ctx context.Context, b Bucket) error {
-	body, err := read(ctx, b, markKey)
+// checkFormat fails where no store was ever pushed, or by a build whose format this one does not read.
+func checkFormat(ctx context.Context, b Bucket) error {
+	body, err := read(ctx, b, formatKey)
 	if errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("%w: %s holds no store (it has no %s)", ErrNotFound, b, markKey)
+		return fmt.Errorf("%w: %s holds no store (it has no %s)", ErrNotFound, b, formatKey)
 	}
 	if err != nil {
 		return err
 	}
-	var m mark
+	var m formatFile
 	if err := json.Unmarshal(body, &m); err != nil || m.Format < 1 {
-		return &blocks.CorruptError{Path: b.String() + "/" + markKey, Extent: "file", Offset: -1, Reason: fmt.Sprintf("it is %.40q", body)}
+		return &blocks.CorruptError{Path: b.String() + "/" + formatKey, Extent: "file", Offset: -1, Reason: fmt.Sprintf("it is %.40q", body)}
 	}
 	if m.Format > formatNumber {
 		return fmt.Errorf("%s: %w: format %d, this build reads %d", b, blocks.ErrFormatVersion, m.Format, formatNumber)
@@ -194,18 +200,18 @@ func checkMark(ctx context.Context, b Bucket) error {
 	return nil
 }
 
-// begin makes sure of the mark at an address that is pushed to, and, where it is new, that the server keeps to conditions.
+// begin makes sure of gstore.json at an address that is pushed to, and, where it is new, that the server keeps to conditions.
 func begin(ctx context.Context, b Bucket) error {
-	err := checkMark(ctx, b)
+	err := checkFormat(ctx, b)
 	if !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	body, err := json.Marshal(mark{formatNumber})
+	body, err := json.Marshal(formatFile{formatNumber})
 	if err != nil {
 		return err
 	}
 	create := func() error {
-		return retry(ctx, 0, func(ctx context.Context) error { return b.Create(ctx, markKey, body) })
+		return retry(ctx, 0, func(ctx context.Context) error { return b.Create(ctx, formatKey, body) })
 	}
 	if err := create(); err != nil && !errors.Is(err, ErrExists) { // another one begins too
 		return err
@@ -216,5 +222,5 @@ func begin(ctx context.Context, b Bucket) error {
 	case err != nil:
 		return err
 	}
-	return errors.Join(fmt.Errorf("%s: %w", b, ErrUnconditional), b.Delete(ctx, markKey))
+	return errors.Join(fmt.Errorf("%s: %w", b, ErrUnconditional), b.Delete(ctx, formatKey))
 }

@@ -97,7 +97,7 @@ func run(ctx context.Context, further []Further, args []string, e *command.Env) 
 // plain is what an error says to people: without the names of the packages that it came through, which begin it.
 func plain(err error) string {
 	text := err.Error()
-	for _, of := range []string{"train: plan: ", "train: ", "nodes: ", "ingest: ", "bad options: ", "export options: ", "invalid partitioner option: ", "store: ", "not found: "} {
+	for _, of := range []string{"train: plan: ", "train: ", "nodes: ", "ingest: ", "bad options: ", "export options: ", "invalid partitioner option: ", "store: ", "remote: ", "not found: "} {
 		text = strings.TrimPrefix(text, of)
 	}
 	return text

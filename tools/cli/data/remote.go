@@ -101,7 +101,6 @@ it arrives. What is learned, and versions that are appended, lie in STORE; push 
 			if o.CacheBytes = int64(cache); cache != 0 && !o.Lazy {
 				return command.Usagef("--cache-size says nothing without --lazy")
 			}
-			o.Address = args[0]
 			return pull(cmd.Context(), e, args[0], args[1], o)
 		},
 	}

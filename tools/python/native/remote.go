@@ -27,7 +27,7 @@ func upload(ctx context.Context, c *call) error {
 // download pulls a store from an address.
 func download(ctx context.Context, c *call) error {
 	return c.transfer(func(b remote.Bucket, q *transferRequest) (remote.Moved, error) {
-		return remote.Pull(ctx, b, q.Path, remote.PullOptions{Snapshot: q.Snapshot, Force: q.Force, Lazy: q.Lazy, CacheBytes: q.CacheBytes, Address: q.Address})
+		return remote.Pull(ctx, b, q.Path, remote.PullOptions{Snapshot: q.Snapshot, Force: q.Force, Lazy: q.Lazy, CacheBytes: q.CacheBytes})
 	})
 }
 
