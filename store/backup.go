@@ -13,6 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store/internal/meta"
 )
 
@@ -44,11 +45,7 @@ type BackupFile struct {
 // OpenBackup opens all that the store in dir holds now. Of o, FS and LockTimeout are looked at. It fails with ErrLocked while a table
 // of embeddings is trained.
 func OpenBackup(ctx context.Context, dir string, o Options) (_ *Backup, err error) {
-	e := meta.NewEnv(dir, o.FS, o.LockTimeout)
-	if err := e.Find(); err != nil {
-		return nil, err
-	}
-	m, err := meta.Open(ctx, e, false)
+	m, err := meta.OpenStore(ctx, meta.NewEnv(dir, o.FS, o.LockTimeout), false)
 	if err != nil {
 		return nil, err
 	}
@@ -87,19 +84,25 @@ func (b *Backup) addData(m *meta.DB) error {
 				continue
 			}
 			have[ref.Name] = true
-			checked, err := openRef(m.Env, ref)
-			if err == nil {
-				err = checked.Close()
-			}
+			f, err := openRef(m.Env, ref)
 			if err != nil {
 				return err
 			}
-			if _, err := b.add(m.Env, meta.DataName, ref.Name, &ref); err != nil {
-				return err
-			}
+			b.Files = append(b.Files, BackupFile{Path: meta.DataName + "/" + ref.Name, Size: ref.Size, Ref: &ref, ReaderAt: dataFile{f}, closer: f})
 		}
 	}
 	return nil
+}
+
+// dataFile is a data file as an [io.ReaderAt] of what lies inside of it.
+type dataFile struct{ *blocks.File }
+
+// ReadAt implements [io.ReaderAt].
+func (f dataFile) ReadAt(b []byte, at int64) (int, error) {
+	if err := f.File.ReadAt(b, at); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // addTables adds the files of embedding tables, which nobody may train until the end.
@@ -117,7 +120,7 @@ func (b *Backup) addTables(ctx context.Context, m *meta.DB) error {
 			return err
 		}
 		b.locks = append(b.locks, lk)
-		if _, err := b.add(m.Env, meta.DataName, r.File, nil); err != nil && (r.Ready || !errors.Is(err, fs.ErrNotExist)) {
+		if _, err := b.add(m.Env, meta.DataName, r.File); err != nil && (r.Ready || !errors.Is(err, fs.ErrNotExist)) {
 			return err
 		}
 	}
@@ -131,7 +134,7 @@ func (b *Backup) addMeta(m *meta.DB) error {
 		return fmt.Errorf("list metadata: %w", err)
 	}
 	for _, name := range names {
-		f, err := b.add(m.Env, meta.MetaName, name, nil)
+		f, err := b.add(m.Env, meta.MetaName, name)
 		if err != nil {
 			return err
 		}
@@ -167,7 +170,7 @@ func (b *Backup) addRuns(m *meta.DB) error {
 		if !mine[name] && path.Ext(name) != RunExtension {
 			continue
 		}
-		if _, err := b.add(m.Env, RunsDir, name, nil); err != nil && !errors.Is(err, fs.ErrNotExist) { // a checkpoint may go meanwhile
+		if _, err := b.add(m.Env, RunsDir, name); err != nil && !errors.Is(err, fs.ErrNotExist) { // a checkpoint may go meanwhile
 			return err
 		}
 	}
@@ -175,7 +178,7 @@ func (b *Backup) addRuns(m *meta.DB) error {
 }
 
 // add opens a file; one that is a folder is left out, and nil.
-func (b *Backup) add(e meta.Env, folder, name string, ref *FileRef) (*BackupFile, error) {
+func (b *Backup) add(e meta.Env, folder, name string) (*BackupFile, error) {
 	p := e.Path(folder, name)
 	f, err := e.FS.Open(p, vfs.RandomReadsOption)
 	if err != nil {
@@ -185,7 +188,7 @@ func (b *Backup) add(e meta.Env, folder, name string, ref *FileRef) (*BackupFile
 	if err != nil || info.IsDir() {
 		return nil, errors.Join(err, f.Close())
 	}
-	b.Files = append(b.Files, BackupFile{Path: folder + "/" + name, Size: info.Size(), Ref: ref, ReaderAt: f, closer: f})
+	b.Files = append(b.Files, BackupFile{Path: folder + "/" + name, Size: info.Size(), ReaderAt: f, closer: f})
 	return &b.Files[len(b.Files)-1], nil
 }
 

@@ -70,11 +70,7 @@ type History struct {
 
 // ReadHistory reads the history of the store in dir.
 func ReadHistory(ctx context.Context, dir string, o Options) (_ *History, err error) {
-	e := meta.NewEnv(dir, o.FS, o.LockTimeout)
-	if err := e.Find(); err != nil {
-		return nil, err
-	}
-	m, err := meta.Open(ctx, e, false)
+	m, err := meta.OpenStore(ctx, meta.NewEnv(dir, o.FS, o.LockTimeout), false)
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +118,7 @@ func readHistory(m *meta.DB) (_ *History, dropped []uint64, err error) {
 // run's number. It waits for readers that are opening the store, not for a
 // writer between commits.
 func RecordRun(ctx context.Context, dir string, r Run, o Options) (number uint64, err error) {
-	e := meta.NewEnv(dir, o.FS, o.LockTimeout)
-	if err := e.Find(); err != nil {
-		return 0, err
-	}
-	m, err := meta.Open(ctx, e, true)
+	m, err := meta.OpenStore(ctx, meta.NewEnv(dir, o.FS, o.LockTimeout), true)
 	if err != nil {
 		return 0, err
 	}
@@ -148,11 +140,7 @@ func RecordRun(ctx context.Context, dir string, r Run, o Options) (number uint64
 
 // DropRun removes a run from the history of the store in dir, and its model and measurements.
 func DropRun(ctx context.Context, dir string, number uint64, o Options) (err error) {
-	e := meta.NewEnv(dir, o.FS, o.LockTimeout)
-	if err := e.Find(); err != nil {
-		return err
-	}
-	m, err := meta.Open(ctx, e, true)
+	m, err := meta.OpenStore(ctx, meta.NewEnv(dir, o.FS, o.LockTimeout), true)
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%s cannot be written to: %w", dir, err)
 	}
@@ -185,7 +173,7 @@ func DropRun(ctx context.Context, dir string, number uint64, o Options) (err err
 		files = append(files, ModelFile(number))
 	}
 	for _, name := range files { // a crash before this leaves files that no run names
-		if e := e.FS.Remove(e.Path(RunsDir, name)); !errors.Is(e, fs.ErrNotExist) {
+		if e := m.FS.Remove(m.Path(RunsDir, name)); !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
 	}

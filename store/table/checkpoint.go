@@ -284,11 +284,7 @@ func Drop(ctx context.Context, dir, name string, o store.Options) error {
 
 // Names lists the names of the store's tables.
 func Names(ctx context.Context, dir string, o store.Options) (names []string, err error) {
-	e := meta.NewEnv(dir, o.FS, o.LockTimeout)
-	if err := e.Find(); err != nil {
-		return nil, err
-	}
-	m, err := meta.Open(ctx, e, false)
+	m, err := meta.OpenStore(ctx, meta.NewEnv(dir, o.FS, o.LockTimeout), false)
 	if err != nil {
 		return nil, err
 	}

@@ -169,6 +169,14 @@ func Open(ctx context.Context, e Env, write bool) (*DB, error) {
 	return m, nil
 }
 
+// OpenStore opens the metadata of the store in dir, which must be there.
+func OpenStore(ctx context.Context, e Env, write bool) (*DB, error) {
+	if err := e.Find(); err != nil {
+		return nil, err
+	}
+	return Open(ctx, e, write)
+}
+
 // open opens Pebble, in which version or a later one must be committed, with the lock held.
 func (e Env) open(write bool, version uint64) (*DB, error) {
 	m := &DB{Env: e, fence: newFence(), write: write}

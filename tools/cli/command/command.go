@@ -112,6 +112,15 @@ func StoreFirst(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// OpenAddress opens the address of a store on object storage; what is none is a usage error.
+func OpenAddress(address string) (remote.Bucket, error) {
+	b, err := remote.Open(address)
+	if err != nil {
+		err = Usage(err)
+	}
+	return b, err
+}
+
 // OnDisk refuses the address of a store on object storage.
 func OnDisk(path string) error {
 	if remote.IsAddress(path) {

@@ -57,7 +57,7 @@ func push(ctx context.Context, e *command.Env, dir, address string, o remote.Pus
 
 // move pushes or pulls, and says what that did.
 func move(e *command.Env, dir, address, what string, do func(b remote.Bucket, tell func(done, total int64)) (remote.Moved, error), said func(b remote.Bucket, m remote.Moved, seconds float64) string) error {
-	b, err := openAddress(address)
+	b, err := command.OpenAddress(address)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func NewList(e *command.Env) *cobra.Command {
 }
 
 func list(ctx context.Context, e *command.Env, address string) error {
-	b, err := openAddress(address)
+	b, err := command.OpenAddress(address)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func list(ctx context.Context, e *command.Env, address string) error {
 
 // pruneAddress removes old snapshots, and what interrupted pushes left.
 func pruneAddress(ctx context.Context, e *command.Env, address string, keep int) error {
-	b, err := openAddress(address)
+	b, err := command.OpenAddress(address)
 	if err != nil {
 		return err
 	}
@@ -186,13 +186,4 @@ func pruneAddress(ctx context.Context, e *command.Env, address string, keep int)
 		fmt.Fprintf(e.Told(), "%s: removed %d snapshot(s), and %d object(s) of %s that no other needs (those of the last day stay: a push may be under way)\n", b, len(p.Snapshots), p.Objects, command.FormatSize(p.Bytes))
 	}
 	return nil
-}
-
-// openAddress opens an address; what is none is a usage error.
-func openAddress(address string) (remote.Bucket, error) {
-	b, err := remote.Open(address)
-	if err != nil {
-		err = command.Usage(err)
-	}
-	return b, err
 }

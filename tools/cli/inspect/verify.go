@@ -71,10 +71,7 @@ func runVerify(cmd *cobra.Command, e *command.Env, dir string, o verifyOptions) 
 		return err
 	}
 	seconds := time.Since(begin).Seconds()
-	for _, d := range r.Damage {
-		fmt.Fprintf(e.Stderr, "damaged: %v\n", d)
-		e.Event("damage", map[string]any{"message": d.Error()})
-	}
+	tellDamage(e, r.Damage)
 	for _, w := range r.Warnings {
 		fmt.Fprintf(e.Stderr, "warning: %s\n", w)
 		e.Event("warning", map[string]any{"message": w})
@@ -97,9 +94,9 @@ func runVerify(cmd *cobra.Command, e *command.Env, dir string, o verifyOptions) 
 
 // verifyAddress verifies snapshots on object storage.
 func verifyAddress(ctx context.Context, e *command.Env, address string, snapshot uint64) error {
-	b, err := remote.Open(address)
+	b, err := command.OpenAddress(address)
 	if err != nil {
-		return command.Usage(err)
+		return err
 	}
 	begin := time.Now()
 	tell, end := e.Moving("bytes checked")
@@ -109,10 +106,7 @@ func verifyAddress(ctx context.Context, e *command.Env, address string, snapshot
 		return err
 	}
 	seconds := time.Since(begin).Seconds()
-	for _, d := range c.Damage {
-		fmt.Fprintf(e.Stderr, "damaged: %v\n", d)
-		e.Event("damage", map[string]any{"message": d.Error()})
-	}
+	tellDamage(e, c.Damage)
 	e.Event("summary", map[string]any{"address": b.String(), "snapshots": c.Snapshots, "files": c.Objects, "bytes": c.Bytes, "damaged": len(c.Damage), "seconds": seconds})
 	if n := len(c.Damage); n > 0 {
 		return fmt.Errorf("%s: %d damaged of %d objects and %d bytes: %w", b, n, c.Objects, c.Bytes, blocks.ErrCorrupt)
@@ -121,4 +115,12 @@ func verifyAddress(ctx context.Context, e *command.Env, address string, snapshot
 		fmt.Fprintf(e.Told(), "%s: %d snapshot(s), whole: %d objects, %.1f MB in %.2f s\n", b, c.Snapshots, c.Objects, float64(c.Bytes)/1e6, seconds)
 	}
 	return nil
+}
+
+// tellDamage lists what is damaged.
+func tellDamage(e *command.Env, damage []error) {
+	for _, d := range damage {
+		fmt.Fprintf(e.Stderr, "damaged: %v\n", d)
+		e.Event("damage", map[string]any{"message": d.Error()})
+	}
 }
