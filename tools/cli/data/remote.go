@@ -121,8 +121,12 @@ func pull(ctx context.Context, e *command.Env, address, dir string, o remote.Pul
 		if !m.Fresh {
 			return fmt.Sprintf("%s is what snapshot %d of %s holds: nothing to pull", dir, s.Number, b)
 		}
-		return fmt.Sprintf("%s: version %d, %d nodes, %d edges, %s, of snapshot %d; %s of it moved in %.1f s", dir, s.Version, s.Nodes, s.Edges, command.FormatSize(s.Bytes()), s.Number,
-			command.FormatSize(m.Bytes), seconds)
+		rest := ""
+		if o.Lazy {
+			rest = "; data that are not there yet are read when they are needed"
+		}
+		return fmt.Sprintf("%s: version %d, %d nodes, %d edges, %s, of snapshot %d; %s of it moved in %.1f s%s", dir, s.Version, s.Nodes, s.Edges, command.FormatSize(s.Bytes()), s.Number,
+			command.FormatSize(m.Bytes), seconds, rest)
 	})
 }
 
