@@ -145,6 +145,8 @@ func newRoot(e *command.Env) *cobra.Command {
 	root.SetHelpCommand(newHelp())
 	root.PersistentFlags().BoolVar(&e.JSON, "json", e.JSON, "print one JSON object per line on stdout, the last one the summary")
 	root.PersistentFlags().BoolVar(&e.Quiet, "quiet", false, "print neither progress nor what was done: answers (of inspect, plan, eval, …) and errors alone")
+	root.PersistentFlags().StringVar(&e.AddressDir, "cache-dir", "", "where stores at addresses on object storage are kept as far as they are used (default: gstore/stores in the user's folder for caches)")
+	root.PersistentFlags().Var(&e.AddressBytes, "cache-size", "how much is kept of what was read of a store at an address (default: half of what the disk has room for)")
 	root.SetFlagErrorFunc(command.FlagError)
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(commands(e)...)
@@ -181,21 +183,21 @@ func commands(e *command.Env) []*cobra.Command {
 	return []*cobra.Command{
 		training.NewDemo(e),
 		data.NewIngest(e),
-		data.NewAppend(e),
-		data.NewPrecompute(e),
-		training.NewTrain(e),
-		training.NewSweep(e),
-		training.NewEval(e),
-		predict.New(e),
-		serve.New(e),
-		data.NewPartition(e),
-		inspect.NewInspect(e),
-		training.NewPlan(e),
+		command.Writes(e, data.NewAppend(e)),
+		command.Writes(e, data.NewPrecompute(e)),
+		command.Writes(e, training.NewTrain(e)),
+		command.Writes(e, training.NewSweep(e)),
+		command.Reads(e, training.NewEval(e)),
+		command.Reads(e, predict.New(e)),
+		command.Reads(e, serve.New(e)),
+		command.Writes(e, data.NewPartition(e)),
+		command.Reads(e, inspect.NewInspect(e)),
+		command.Reads(e, training.NewPlan(e)),
 		data.NewGenerate(e),
-		data.NewExport(e),
-		data.NewWalks(e),
-		data.NewVersions(e),
-		data.NewRollback(e),
+		command.Reads(e, data.NewExport(e)),
+		command.Reads(e, data.NewWalks(e)),
+		command.Reads(e, data.NewVersions(e)),
+		command.Writes(e, data.NewRollback(e)),
 		data.NewPrune(e),
 		data.NewDrop(e),
 		inspect.NewVerify(e),
@@ -203,7 +205,7 @@ func commands(e *command.Env) []*cobra.Command {
 		data.NewPull(e),
 		data.NewList(e),
 		inspect.NewDevices(e),
-		inspect.NewReport(e),
+		command.Reads(e, inspect.NewReport(e)),
 		newMan(e),
 		newVersion(e),
 	}

@@ -103,7 +103,7 @@ func newShell(t *testing.T) shell {
 	if err := os.WriteFile(filepath.Join(bin, "gstore"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return shell{folder, append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "COLUMNS=100")}
+	return shell{folder, append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "COLUMNS=100", "GSTORE_CACHE_DIR="+filepath.Join(folder, "cache"))}
 }
 
 // run runs one block, which must succeed, and returns what it prints on both streams.

@@ -24,6 +24,9 @@ type Env struct {
 	Stderr io.Writer
 	JSON   bool // --json: one object a line on stdout, the last one {"event":"summary", …}
 	Quiet  bool // --quiet: no progress even on a terminal
+
+	AddressDir   string // --cache-dir: where stores at addresses are followed
+	AddressBytes Size   // --cache-size: how much of one is kept
 }
 
 // usageError marks errors of the caller's making: wrong flags or arguments.
@@ -90,49 +93,24 @@ func StoreArgs(names ...string) cobra.PositionalArgs {
 		if err := exact(cmd, args); err != nil {
 			return err
 		}
-		return checkStore(args[0])
+		return checkStore(cmd, args[0])
 	}
-}
-
-// StoreOrAddress is [StoreArgs] of a command that takes one argument, a store or the address of one on object storage.
-func StoreOrAddress(cmd *cobra.Command, args []string) error {
-	if len(args) == 1 && remote.IsAddress(args[0]) {
-		return nil
-	}
-	return StoreArgs("STORE")(cmd, args)
 }
 
 // StoreFirst is [StoreArgs] of a command that takes any number of arguments behind the store.
 func StoreFirst(names ...string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return Usagef("expected arguments %v, got none", names)
 		}
-		return checkStore(args[0])
+		return checkStore(cmd, args[0])
 	}
-}
-
-// OpenAddress opens the address of a store on object storage; what is none is a usage error.
-func OpenAddress(address string) (remote.Bucket, error) {
-	b, err := remote.Open(address)
-	if err != nil {
-		err = Usage(err)
-	}
-	return b, err
-}
-
-// OnDisk refuses the address of a store on object storage.
-func OnDisk(path string) error {
-	if remote.IsAddress(path) {
-		return Usagef("%s is an address, and this reads stores on disk: gstore pull %s FOLDER makes one of it, with --lazy without a copy of its data", path, path)
-	}
-	return nil
 }
 
 // checkStore refuses what is there and is no store.
-func checkStore(path string) error {
-	if err := OnDisk(path); err != nil {
-		return err
+func checkStore(cmd *cobra.Command, path string) error {
+	if remote.IsAddress(path) {
+		return onDisk(cmd, path)
 	}
 	info, err := os.Stat(path)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/remote"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/device"
 	"github.com/gstore/gstore/tools/recipe"
@@ -110,7 +111,13 @@ be trained a part at a time.`,
 			if o.dryRun && len(args) == 1 {
 				return nil
 			}
-			return command.ExactArgs("INPUT", "STORE")(cmd, args)
+			if err := command.ExactArgs("INPUT", "STORE")(cmd, args); err != nil {
+				return err
+			}
+			if remote.IsAddress(args[1]) {
+				return command.Usagef("%s is an address, and stores are made on disk: gstore push STORE %s copies one there", args[1], args[1])
+			}
+			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.dryRun {

@@ -80,7 +80,6 @@ func move(e *command.Env, dir, address, what string, do func(b remote.Bucket, te
 // NewPull is the command gstore pull.
 func NewPull(e *command.Env) *cobra.Command {
 	var o remote.PullOptions
-	var cache command.Size
 	cmd := &cobra.Command{
 		Use:   "pull ADDRESS STORE",
 		Short: "Make a store of a snapshot on object storage, or bring one up to date",
@@ -91,15 +90,17 @@ that is interrupted leaves STORE as it was, and pull again goes on. Where STORE 
 versions or runs that the snapshot has not, pull refuses.
 
 With --lazy a store begins at once: columns, edges and ids stay at ADDRESS. Every command
-reads from there what it needs, and keeps it in STORE/cache. Its checksums are checked as
-it arrives. What is learned, and versions that are appended, lie in STORE; push takes them.
+reads from there what it needs, and keeps it in STORE/cache, at most --cache-size of it.
+Its checksums are checked as it arrives. What is learned, and versions that are appended,
+lie in STORE; push takes them. Commands that are given ADDRESS itself do all this by
+themselves, in a folder below --cache-dir.
 
 ` + addressHelp,
 		Example: "  gstore pull s3://graphs/shop shop.gstore\n  gstore pull s3://graphs/shop shop.gstore --lazy --cache-size 50GiB\n  gstore pull s3://graphs/shop earlier.gstore --snapshot 3",
 		Args:    command.ExactArgs("ADDRESS", "STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.CacheBytes = int64(cache); cache != 0 && !o.Lazy {
-				return command.Usagef("--cache-size says nothing without --lazy")
+			if o.Lazy {
+				o.CacheBytes = int64(e.AddressBytes)
 			}
 			return pull(cmd.Context(), e, args[0], args[1], o)
 		},
@@ -107,7 +108,6 @@ it arrives. What is learned, and versions that are appended, lie in STORE; push 
 	f := cmd.Flags()
 	f.Uint64Var(&o.Snapshot, "snapshot", 0, "number of a snapshot, as gstore ls lists them (0 = the newest)")
 	f.BoolVar(&o.Lazy, "lazy", false, "leave features, edges and the like at ADDRESS, and read of them what is needed when it is needed")
-	f.Var(&cache, "cache-size", "with --lazy: how much of what was read STORE keeps (default: half of what the disk has room for)")
 	f.BoolVar(&o.Force, "force", false, "pull even if STORE has versions or runs that the snapshot has not: they are lost")
 	return cmd
 }

@@ -55,9 +55,8 @@ func TestPushPullCommands(t *testing.T) {
 		}
 	}
 	refused(cli.ExitUsage, "expected s3://", "push", shop, there)
-	refused(cli.ExitUsage, "gstore pull", "train", address)
-	refused(cli.ExitUsage, "without --lazy", "pull", address, there, "--cache-size", "1MiB")
-	refused(cli.ExitUsage, "gstore pull", "inspect", address)
+	refused(cli.ExitUsage, "gstore pull", "drop", address, "--run", "1")
+	refused(cli.ExitUsage, "gstore push", "ingest", in, address)
 	refused(cli.ExitUsage, "of an address say --snapshot", "verify", address, "--version", "1")
 	refused(cli.ExitUsage, "of a store say --version", "verify", shop, "--snapshot", "1")
 	refused(cli.ExitFailed, "holds no store", "ls", address+"-none")
@@ -74,4 +73,65 @@ func TestPushPullCommands(t *testing.T) {
 		}
 	}
 	refused(cli.ExitCorrupt, "damaged: ", "verify", address)
+}
+
+// Commands take an address where they take a store; what they write is there when they have ended.
+func TestCommandsByAddress(t *testing.T) {
+	dir := t.TempDir()
+	in, shop, home := filepath.Join(dir, "in"), filepath.Join(dir, "shop.gstore"), filepath.Join(dir, "home")
+	address := "file://" + filepath.ToSlash(filepath.Join(dir, "buckets", "shop.gstore"))
+	clitest.MustRun(t, "generate", "sbm", in, "--nodes", "200", "--edges", "1000", "--features", "4", "--classes", "2", "--communities", "2", "--quiet")
+	clitest.MustRun(t, "ingest", in, shop, "--partitions", "2", "--quiet")
+	clitest.MustRun(t, "push", shop, address, "--quiet")
+	out := func(args ...string) string {
+		t.Helper()
+		code, out, errs := clitest.Run(t, append(args, "--cache-dir", home, "--cache-size", "64MiB")...)
+		if code != cli.ExitOK {
+			t.Fatalf("%v: exit code %d: %s", args, code, errs)
+		}
+		return out
+	}
+	snapshots := func() int { return strings.Count(out("ls", address), "\n") - 1 }
+
+	for _, args := range [][]string{{"inspect", address}, {"plan", address}, {"versions", address}, {"export", address, filepath.Join(dir, "out")}, {"walks", address, filepath.Join(dir, "walks.npy")}} {
+		out(args...)
+	}
+	if n := snapshots(); n != 1 {
+		t.Fatalf("%d snapshots after commands that read", n)
+	}
+	out("train", address, "--epochs", "1", "--seed", "3", "--quiet")
+	if n := snapshots(); n != 2 {
+		t.Fatalf("%d snapshots after a training", n)
+	}
+	more := filepath.Join(dir, "more.csv")
+	if err := os.WriteFile(more, []byte("src,dst\n3,4\n5,6\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	out("partition", address, "--partitions", "3", "--quiet")
+	out("append", address, more)
+	out("rollback", address)
+	if n := snapshots(); n != 5 {
+		t.Fatalf("%d snapshots after a partitioning, an append and a rollback", n)
+	}
+	clitest.MustRun(t, "pull", address, shop, "--quiet")
+	clitest.MustRun(t, "train", shop, "--epochs", "1", "--seed", "4", "--quiet")
+	clitest.MustRun(t, "push", shop, address, "--quiet")
+	if local, far := out("eval", shop, "--json"), out("eval", address, "--json"); !strings.Contains(far, `"snapshot":6`) || accuracy(t, local) != accuracy(t, far) {
+		t.Errorf("evaluated here:\n%s\nand by the address:\n%s", local, far)
+	}
+	out("predict", address, "3")
+	out("report", address, "-o", filepath.Join(dir, "report.html"))
+	if stores, err := filepath.Glob(filepath.Join(home, "shop-*", "shop.gstore")); err != nil || len(stores) != 1 {
+		t.Errorf("it was followed in %v, %v", stores, err)
+	}
+}
+
+// accuracy is the test accuracy in the summary of an evaluation.
+func accuracy(t *testing.T, out string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(out, `"test_accuracy":`)
+	if !ok {
+		t.Fatalf("no accuracy in\n%s", out)
+	}
+	return rest[:strings.IndexAny(rest, ",}")]
 }

@@ -46,9 +46,6 @@ and bytes. It checks header and footer, and shows the payload as it is.`,
 			if !slices.Contains([]string{"auto", "yes", "no"}, o.stats) {
 				return command.Usagef("--stats %q: expected auto, yes or no", o.stats)
 			}
-			if err := command.OnDisk(args[0]); err != nil {
-				return err
-			}
 			if !strings.HasSuffix(args[0], blocks.Extension) {
 				return inspectStore(cmd.Context(), e, args[0], o)
 			}

@@ -43,9 +43,17 @@ class Neighbors(NamedTuple):
     relations: Optional[np.ndarray]  #: uint32, parallel to nodes; None if not asked for or there are none
 
 
-def open(path: Union[str, os.PathLike], version: Optional[int] = None) -> "Store":
-    """Opens the store in directory `path`; the newest version, or the one of that number."""
-    return Store(path, version)
+def open(
+    path: Union[str, os.PathLike], version: Optional[int] = None, *, cache_dir: Union[None, str, os.PathLike] = None, cache_size: Union[None, int, str] = None
+) -> "Store":
+    """Opens the store in directory `path`; the newest version, or the one of that number.
+
+    `path` may be an address (`gstore.push` says which there are). Then the store is one in a folder of the address below `cache_dir`
+    (default: the environment's GSTORE_CACHE_DIR, or gstore/stores in the user's folder for caches), which is first brought to the newest
+    snapshot, unless another program uses it. Of columns, edges and ids it reads what is needed when it is needed, and keeps at most
+    `cache_size` of that ("50GiB"; default: half of what the disk has room for).
+    """
+    return Store(path, version, cache_dir=cache_dir, cache_size=cache_size)
 
 
 def opened(store: Union["Store", str, os.PathLike]) -> "Store":
@@ -60,14 +68,23 @@ class Store:
     the data. Arrays that are returned are the caller's own.
     """
 
-    def __init__(self, path: Union[str, os.PathLike], version: Optional[int] = None):
-        self.path = os.fspath(path)
-        answer = _lib.call(0, "open", {"path": self.path, "version": version or 0})
+    def __init__(
+        self,
+        path: Union[str, os.PathLike],
+        version: Optional[int] = None,
+        *,
+        cache_dir: Union[None, str, os.PathLike] = None,
+        cache_size: Union[None, int, str] = None,
+    ):
+        home = os.environ.get("GSTORE_CACHE_DIR", "") if cache_dir is None else os.fspath(cache_dir)
+        request = {"path": os.fspath(path), "version": version or 0, "cache_dir": home, "cache_bytes": sizes.parse(cache_size)}
+        answer = _lib.call(0, "open", request)
         self._handle = answer.handle
         self._drop = weakref.finalize(self, _lib.drop, answer.handle)
         self._drop.atexit = False  # what is left then ends with the process
         self._users: "weakref.WeakSet[Any]" = weakref.WeakSet()  # loaders that read through it
         about = answer.value
+        self.path: str = about["path"]  #: its folder
         self._labelled: Optional[List[str]] = None
         self.version: int = about["version"]
         self.created: str = about["created"]

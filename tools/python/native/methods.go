@@ -3,6 +3,7 @@ package native
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/remote"
 )
 
 var errorKinds = []struct {
@@ -80,10 +82,19 @@ func closeObject(_ context.Context, c *call) error {
 }
 
 // openStore is a store's handle.
-type openStore struct{ *store.Store }
+type openStore struct {
+	*store.Store
+	followed *remote.Followed // that it is in, if it was opened by an address
+}
 
-func (s openStore) close() error { return s.Close() }
-func (s openStore) free()        {}
+func (s openStore) close() error {
+	err := s.Close()
+	if s.followed != nil {
+		err = errors.Join(err, s.followed.Close())
+	}
+	return err
+}
+func (s openStore) free() {}
 
 func (c *call) store() (*store.Store, error) {
 	s, err := objectOf[openStore](c, "a store")
@@ -111,16 +122,24 @@ type columnInfo struct {
 	*store.Standard
 }
 
-func open(_ context.Context, c *call) error {
-	var q struct {
-		Path    string `json:"path"`
-		Version uint64 `json:"version"`
-	}
+func open(ctx context.Context, c *call) (err error) {
+	var q openRequest
 	if err := c.decode(&q); err != nil {
 		return err
 	}
-	s, err := store.Open(q.Path, store.Options{Version: q.Version, CacheDir: cacheDir()})
-	if err != nil {
+	s := openStore{}
+	defer func() {
+		if err != nil && s.followed != nil {
+			err = errors.Join(err, s.followed.Close())
+		}
+	}()
+	if remote.IsAddress(q.Path) {
+		if s.followed, err = follow(ctx, &q); err != nil {
+			return err
+		}
+		q.Path = s.followed.Dir
+	}
+	if s.Store, err = store.Open(q.Path, store.Options{Version: q.Version, CacheDir: cacheDir()}); err != nil {
 		return err
 	}
 	m := s.Manifest()
@@ -134,13 +153,13 @@ func open(_ context.Context, c *call) error {
 		lists = append(lists, l.Name)
 	}
 	err = c.answer(map[string]any{
-		"version": m.Version, "parent": m.Parent, "created": m.Created, "note": m.Note, "nodes": m.Nodes, "edges": m.Edges,
+		"path": q.Path, "version": m.Version, "parent": m.Parent, "created": m.Created, "note": m.Note, "nodes": m.Nodes, "edges": m.Edges,
 		"partitions": len(m.Partitions), "pinned": len(m.Pinned), "schema": m.Schema, "columns": columns, "edge_lists": lists, "ids": m.IDs.Kind, "bytes": m.Bytes(),
 	})
 	if err != nil {
-		return fmt.Errorf("%w, %w", err, s.Close())
+		return errors.Join(err, s.Close())
 	}
-	c.reply.Handle = all.add(openStore{s})
+	c.reply.Handle = all.add(s)
 	return nil
 }
 

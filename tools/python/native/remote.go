@@ -2,7 +2,10 @@ package native
 
 import (
 	"context"
+	"fmt"
+	"path/filepath"
 
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/remote"
 )
 
@@ -15,6 +18,30 @@ type transferRequest struct {
 	Snapshot   uint64 `json:"snapshot"`
 	Lazy       bool   `json:"lazy"`
 	CacheBytes int64  `json:"cache_bytes"`
+}
+
+// openRequest asks for a store, or for the one at an address.
+type openRequest struct {
+	Path       string `json:"path"`
+	Version    uint64 `json:"version"`
+	CacheDir   string `json:"cache_dir"` // "" = the command line's
+	CacheBytes int64  `json:"cache_bytes"`
+}
+
+// follow opens the folder of an address.
+func follow(ctx context.Context, q *openRequest) (*remote.Followed, error) {
+	b, err := remote.Open(q.Path)
+	if err != nil {
+		return nil, err
+	}
+	home := q.CacheDir
+	if home == "" {
+		if home = cacheDir(); home == "" {
+			return nil, fmt.Errorf("%w: the system names no folder for what programs keep: say with cache_dir where stores at addresses are", store.ErrInvalid)
+		}
+		home = filepath.Join(home, "stores")
+	}
+	return remote.Follow(ctx, b, home, remote.FollowOptions{CacheBytes: q.CacheBytes})
 }
 
 // upload pushes a store to an address.

@@ -39,3 +39,22 @@ def test_refusals(tmp_path):
         gstore.push(tmp_path / "a", "here")
     with pytest.raises(gstore.InvalidError, match="lazy"):
         gstore.pull(address, tmp_path / "c", cache_size="1GiB")
+
+
+def test_opened_by_its_address(tmp_path, monkeypatch):
+    made = _store(tmp_path / "made")
+    address, home = f"file://{tmp_path}/buckets/graph", tmp_path / "home"
+    gstore.push(made, address)
+    with gstore.open(address, cache_dir=home, cache_size="64MiB") as there:
+        assert there.path.startswith(str(home / "graph-")) and there.path.endswith("/graph.gstore")
+        assert np.array_equal(there.features("x"), made.features("x"))
+        for batch in gstore.NeighborLoader(there, fanouts=[3], input_nodes=np.arange(200), batch_size=100, mem="200MiB", seed=1):
+            assert np.array_equal(batch.x, made.features("x", batch.n_id))
+    monkeypatch.setenv("GSTORE_CACHE_DIR", str(home))
+    with pytest.raises(gstore.NotFoundError):
+        gstore.open(address, version=7)
+    made.write_column("twice", 2 * made.features("x"))
+    gstore.push(made, address)
+    again = gstore.open(address)  # what was open is closed: it is brought up to date
+    assert again.path == there.path and "twice" in again.columns
+    assert gstore.NeighborLoader(address, fanouts=[2], input_nodes=[1, 2]) is not None
