@@ -106,7 +106,7 @@ func TestLazy(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What a crash left of a chunk is read anew.
-	chunks, err := filepath.Glob(filepath.Join(there, "cache", "*", "*", "*"))
+	chunks, err := filepath.Glob(filepath.Join(there, "cache", "*", "*", "*", "*"))
 	if err != nil || len(chunks) < 5 {
 		t.Fatal(chunks, err)
 	}

@@ -14,17 +14,22 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
 )
 
 const (
 	// runChunks is how many chunks that follow each other are read by one request.
 	runChunks = 16
+	// spread is over how many folders an object's chunks lie: making a file keeps others from its folder.
+	spread = 16
 	// touchAge is how old a chunk's time may be when it is used: it is what eviction goes by.
 	touchAge = time.Minute
 )
 
-// cache keeps chunks of objects as files. Several processes share one: a chunk is written under another name first, and what a crash left
-// of one is known by its checksum. What was not used for longest goes where there is more than most bytes.
+// cache keeps chunks of objects as files. Several processes share one: what a crash left of a chunk, or another process is writing, is told
+// by its checksum. What was not used for longest goes where there is more than most bytes.
 type cache struct {
 	dir  string
 	most int64 // 0 = no bound
@@ -37,7 +42,7 @@ type cache struct {
 }
 
 func (c *cache) path(f *File, chunk int64) string {
-	return filepath.Join(c.dir, f.SHA256[:2], f.SHA256, strconv.FormatInt(chunk, 10))
+	return filepath.Join(c.dir, f.SHA256[:2], f.SHA256, strconv.FormatInt(chunk%spread, 10), strconv.FormatInt(chunk, 10))
 }
 
 // chunkLen is the length of a chunk.
@@ -102,7 +107,8 @@ func (c *cache) there(f *File, chunk int64) bool {
 	return err == nil
 }
 
-// buffers are of chunks: those that are read from a bucket, or checked, at a time. Accounts of memory do not know of them.
+// buffers are of chunks: those that are read from a bucket, or checked, at a time. Accounts of memory do not know of them; so they are
+// outside of Go's heap, which would else be collected without end where it is small.
 var buffers = make(chan []byte, 12)
 
 func init() {
@@ -114,10 +120,13 @@ func init() {
 // take waits for a buffer, which release gives back.
 func take() []byte {
 	b := <-buffers
-	if b == nil {
-		b = make([]byte, chunkBytes)
+	if b != nil {
+		return b
 	}
-	return b
+	if slab, err := blockio.AllocSlab(chunkBytes, blockio.SlabOptions{Lazy: true}); err == nil {
+		return slab.Bytes()
+	}
+	return make([]byte, chunkBytes)
 }
 
 func release(b []byte) { buffers <- b }
@@ -205,23 +214,19 @@ func (c *cache) fetch(bucket Bucket, f *File, first, n int64, got func(chunk int
 
 var errWrong = errors.New("remote: a checksum is wrong")
 
-// keep writes a chunk. Where there is no room it is read again next time.
+// keep writes a chunk, past the page cache, which would cost more than the network does. Where there is no room it is read again next
+// time; so is what a crash leaves of it, or another process has written half of.
 func (c *cache) keep(f *File, chunk int64, b []byte) {
 	path := c.path(f, chunk)
-	dir := filepath.Dir(path)
-	if os.MkdirAll(dir, 0o777) != nil {
-		return
-	}
-	w, err := os.CreateTemp(dir, tempPrefix+"*")
-	if err != nil {
-		return
-	}
-	_, err = w.Write(b)
-	if err = errors.Join(err, w.Close()); err == nil {
-		err = os.Rename(w.Name(), path)
+	w, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666)
+	if errors.Is(err, fs.ErrNotExist) && os.MkdirAll(filepath.Dir(path), 0o777) == nil {
+		w, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666)
 	}
 	if err != nil {
-		_ = os.Remove(w.Name())
+		return
+	}
+	if err := errors.Join(blocks.WriteDirect(w, b), w.Close()); err != nil {
+		_ = os.Remove(path)
 		return
 	}
 	c.mu.Lock()
