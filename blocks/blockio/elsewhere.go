@@ -15,6 +15,32 @@ type Elsewhere interface {
 	io.ReaderAt // from many goroutines at once
 	io.Closer
 	Size() int64
+	// Fetch has bytes kept on this machine's disk, of which AheadBytes may be fetched before they are read.
+	Fetch(offset, length int64) error
+	AheadBytes() int64
+}
+
+// Fetch has bytes of a file that lies elsewhere kept on disk until they are read; of other files they are.
+func Fetch(f File, offset, length int64) error {
+	if e := contentOf(f); e != nil {
+		return e.Fetch(offset, length)
+	}
+	return nil
+}
+
+// AheadBytes is how much it pays to [Fetch] before it is read: 0 of a file on disk.
+func AheadBytes(f File) int64 {
+	if e := contentOf(f); e != nil {
+		return e.AheadBytes()
+	}
+	return 0
+}
+
+func contentOf(f File) Elsewhere {
+	if far, ok := f.(*file); ok {
+		return far.content
+	}
+	return nil
 }
 
 // elsewhere opens, by the path that it would have, a file that is not on disk. It fails with fs.ErrNotExist of what it does not know.

@@ -23,6 +23,9 @@ type far struct {
 func (f far) Close() error { *f.closed++; return nil }
 func (f far) Size() int64  { return f.Reader.Size() }
 
+func (f far) Fetch(int64, int64) error { return nil }
+func (f far) AheadBytes() int64        { return 0 }
+
 // A batch may read files that are on disk and files that are not, and each is told once, by its own index.
 func TestElsewhere(t *testing.T) {
 	dir, closed := t.TempDir(), 0

@@ -272,6 +272,9 @@ func (it *Buffer) submit(steps []*scheduled) {
 	if it.emb != nil {
 		it.running.Go(func() { it.pipe.finish(panics.Call(func() error { return it.writeBack(ctx) })) })
 	}
+	if most := it.src.aheadBytes(); most > 0 {
+		it.running.Go(func() { it.pipe.finish(panics.Call(func() error { return it.fetchAhead(ctx, most) })) })
+	}
 }
 
 // halt stops the goroutines and forgets what was scheduled beyond the steps

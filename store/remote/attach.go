@@ -44,9 +44,10 @@ func init() {
 
 // attached is a store whose data files are read from an address when they are needed.
 type attached struct {
-	bucket Bucket
-	files  map[string]*File // of the data folder, by name
-	cache  *cache
+	bucket  Bucket
+	files   map[string]*File   // of the data folder, by name
+	streams map[string]*stream // of each, by SHA-256
+	cache   *cache
 }
 
 // known are the stores that this process has met, by folder; a changed file makes a new entry.
@@ -107,10 +108,10 @@ func readAttached(dir, path string) (*attached, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	a := &attached{bucket: b, files: map[string]*File{}, cache: &cache{dir: filepath.Join(dir, cacheName), most: h.CacheBytes, busy: map[string]chan struct{}{}}}
+	a := &attached{bucket: b, files: map[string]*File{}, streams: map[string]*stream{}, cache: &cache{dir: filepath.Join(dir, cacheName), most: h.CacheBytes, busy: map[string]chan struct{}{}}}
 	for i := range s.Files {
 		if f := &s.Files[i]; f.far() {
-			a.files[filepath.Base(f.Path)] = f
+			a.files[filepath.Base(f.Path)], a.streams[f.SHA256] = f, &stream{}
 		}
 	}
 	return a, nil
@@ -223,6 +224,7 @@ func (f *farFile) ReadAt(b []byte, at int64) (int, error) {
 		return 0, io.EOF
 	}
 	n := int(min(int64(len(b)), f.f.Size-at))
+	f.readAhead(at, int64(n))
 	if err := f.a.cache.read(f.a.bucket, f.f, b[:n], at); err != nil {
 		return 0, err
 	}
@@ -245,6 +247,16 @@ func (f *farFile) Read(b []byte) (int, error) {
 
 // Size implements [blockio.Elsewhere].
 func (f *farFile) Size() int64 { return f.f.Size }
+
+// Fetch implements [blockio.Elsewhere].
+func (f *farFile) Fetch(offset, length int64) error {
+	return f.a.cache.ahead(f.a.bucket, f.f, offset, min(length, f.f.Size-offset))
+}
+
+// AheadBytes implements [blockio.Elsewhere].
+func (f *farFile) AheadBytes() int64 {
+	return f.a.cache.aheadBytes()
+}
 
 // Close implements [io.Closer].
 func (f *farFile) Close() error { return nil }

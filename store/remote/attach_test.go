@@ -62,6 +62,7 @@ func sound(t *testing.T, dir string) {
 
 func filesIn(t *testing.T, dir string) (n int, bytes int64) {
 	t.Helper()
+	remote.Kept()
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -216,5 +217,50 @@ func TestEnginesBesideElsewhere(t *testing.T) {
 				return e
 			})
 		})
+	}
+}
+
+// What is read in order is fetched ahead, and what a plan names before it is read.
+func TestFetch(t *testing.T) {
+	dir, b := makeWide(t), open(t)
+	push(t, b, dir)
+	there := filepath.Join(t.TempDir(), "there")
+	attach(t, b, there, 0)
+	largest, size := "", int64(0)
+	files, err := os.ReadDir(filepath.Join(dir, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err != nil {
+			t.Fatal(err)
+		} else if info.Size() > size {
+			largest, size = f.Name(), info.Size()
+		}
+	}
+	engine, _, err := blockio.New("auto", blockio.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := engine.Open(filepath.Join(there, "data", largest), blockio.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := engine.Open(filepath.Join(dir, "data", largest), blockio.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if near, far := blockio.AheadBytes(here), blockio.AheadBytes(f); near != 0 || far == 0 {
+		t.Errorf("%d bytes may be fetched ahead of a file on disk, %d of one elsewhere", near, far)
+	}
+	_, before := filesIn(t, filepath.Join(there, "cache"))
+	if err := errors.Join(blockio.Fetch(here, 0, size), blockio.Fetch(f, size-1, 1), blockio.Fetch(f, size-1, 100)); err != nil {
+		t.Fatal(err)
+	}
+	if _, after := filesIn(t, filepath.Join(there, "cache")); after <= before || after > before+1<<20 {
+		t.Errorf("%d bytes are kept, %d were before the last one was fetched", after, before)
+	}
+	if err := errors.Join(f.Close(), here.Close(), engine.Close()); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/panics"
 )
 
 const (
@@ -74,32 +75,65 @@ func (c *cache) read(bucket Bucket, f *File, b []byte, at int64) error {
 // end, which is at where another reader has them now.
 func (c *cache) get(bucket Bucket, f *File, b []byte, at int64) (end int64, err error) {
 	first, last := at/chunkBytes, (at+int64(len(b))-1)/chunkBytes
-	n, done := int64(0), make(chan struct{})
 	c.mu.Lock()
 	if wait, ok := c.busy[c.path(f, first)]; ok {
 		c.mu.Unlock()
 		<-wait
 		return at, nil
 	}
-	for n < runChunks && first+n <= last && c.busy[c.path(f, first+n)] == nil && (n == 0 || !c.there(f, first+n)) {
-		c.busy[c.path(f, first+n)] = done
-		n++
-	}
+	n := c.claim(f, first, last, true)
 	c.mu.Unlock()
-	err = c.fetch(bucket, f, first, n, func(chunk int64, content []byte) {
+	next, err := c.fetch(bucket, f, first, n, func(chunk int64, content []byte) {
 		if from := chunk * chunkBytes; from <= at {
 			copy(b, content[at-from:])
 		} else {
 			copy(b[from-at:], content)
 		}
 	})
-	c.mu.Lock()
-	for i := range n {
-		delete(c.busy, c.path(f, first+i))
+	for ; next < first+n; next++ { // those that did not come
+		c.idle(f, next)
 	}
-	c.mu.Unlock()
-	close(done)
 	return (first + n) * chunkBytes, err
+}
+
+// claim takes the chunks from first to last that follow each other and nobody reads, as many as one request is for. Those that are there
+// are not taken, but for the first where it is not right. The lock is held.
+func (c *cache) claim(f *File, first, last int64, wrong bool) (n int64) {
+	for n < runChunks && first+n <= last && c.busy[c.path(f, first+n)] == nil && (n == 0 && wrong || !c.there(f, first+n)) {
+		c.busy[c.path(f, first+n)] = make(chan struct{})
+		n++
+	}
+	return n
+}
+
+// ahead has the chunks kept that length bytes from at lie in, where they are not.
+func (c *cache) ahead(bucket Bucket, f *File, at, length int64) error {
+	for chunk, last := at/chunkBytes, (at+length-1)/chunkBytes; chunk <= last; {
+		c.mu.Lock()
+		n := c.claim(f, chunk, last, false)
+		c.mu.Unlock()
+		next, err := chunk, error(nil)
+		if n > 0 {
+			next, err = c.fetch(bucket, f, chunk, n, func(int64, []byte) {})
+		}
+		for ; next < chunk+n; next++ {
+			c.idle(f, next)
+		}
+		if err != nil {
+			return err
+		}
+		chunk += max(n, 1)
+	}
+	return nil
+}
+
+// idle lets others have a chunk.
+func (c *cache) idle(f *File, chunk int64) {
+	path := c.path(f, chunk)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.busy[path])
+	delete(c.busy, path)
 }
 
 func (c *cache) there(f *File, chunk int64) bool {
@@ -182,34 +216,46 @@ func (c *cache) isRight(f *File, chunk int64) {
 	c.checked[f.SHA256][chunk/64] |= 1 << (chunk % 64)
 }
 
-// fetch reads n chunks from the bucket, keeps them, and hands each to got. What arrives wrong twice is damage.
-func (c *cache) fetch(bucket Bucket, f *File, first, n int64, got func(chunk int64, content []byte)) error {
-	whole := take()
-	defer release(whole)
+// keeping are the writes of chunks whose readers have them already. A process that ends does not wait for them.
+var keeping panics.Group
+
+// fetch reads n chunks from the bucket, hands each to got and has it kept, and returns the first that did not come. What arrives wrong
+// twice is damage.
+func (c *cache) fetch(bucket Bucket, f *File, first, n int64, got func(chunk int64, content []byte)) (next int64, err error) {
 	next, wrong := first, 0
-	return retry(context.Background(), n*chunkBytes, func(ctx context.Context) (err error) {
+	err = retry(context.Background(), n*chunkBytes, func(ctx context.Context) (err error) {
 		at := next * chunkBytes
 		r, err := bucket.Get(ctx, f.object(), at, min((first+n)*chunkBytes, f.Size)-at)
 		if err != nil {
 			return unread(ctx, bucket, f, err)
 		}
 		defer func() { err = errors.Join(err, r.Close()) }()
-		for ; next < first+n; next++ {
+		for next < first+n {
+			whole := take()
 			b := whole[:f.chunkLen(next)]
 			if _, err := io.ReadFull(r, b); err != nil {
+				release(whole)
 				return unread(ctx, bucket, f, err)
 			}
 			if !f.right(next, b) {
+				release(whole)
 				if wrong++; wrong > 1 {
 					return damagedObject(bucket, f, "the checksum of its bytes %d to %d is wrong", next*chunkBytes, next*chunkBytes+int64(len(b)))
 				}
 				return errWrong
 			}
-			c.keep(f, next, b)
-			got(next, b)
+			chunk := next
+			got(chunk, b)
+			next++
+			keeping.Go(func() {
+				defer c.idle(f, chunk)
+				defer release(whole)
+				c.keep(f, chunk, b)
+			})
 		}
 		return nil
 	})
+	return next, err
 }
 
 var errWrong = errors.New("remote: a checksum is wrong")
