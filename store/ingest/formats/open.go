@@ -92,6 +92,12 @@ var known = []form{
 	{name: "ogb", folder: layouts.IsOGB, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenOGB(o.FS, path)
 	}},
+	{name: "mag240m", folder: layouts.IsMAG, open: func(path string, o Options) (ingest.Source, error) {
+		return layouts.OpenMAG(o.FS, path, o.label())
+	}},
+	{name: "igb", folder: layouts.IsIGB, open: func(path string, o Options) (ingest.Source, error) {
+		return layouts.OpenIGB(o.FS, path, o.label())
+	}},
 	{name: "triples", folder: has("train.npy", "train.tsv", "train.txt"), export: exportedTriples, open: openTriples},
 	{name: "tables", folder: layouts.IsTables, nodes: true, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenTables(o.FS, path, o.Text, o.Nodes, o.NodeColumns)
@@ -180,6 +186,9 @@ func (o *Options) checkNamed(d *ingest.Description) error {
 	}
 	return nil
 }
+
+// label is the first of the labels that were named; "" = none was.
+func (o *Options) label() string { return strings.Join(o.Text.Label[:min(1, len(o.Text.Label))], "") }
 
 // databaseFormat is the name of the format of databases.
 const databaseFormat = "database"
@@ -313,7 +322,7 @@ func detect(fs vfs.FS, path string) (*form, error) {
 			return nil, ingest.Inputf(path, "it is a store already: gstore partition lays it out anew, gstore export writes it as files")
 		}
 	}
-	return nil, ingest.Inputf(path, "no known layout: expected edge_index.npy, raw/edge.csv.gz, edges.csv, edges.parquet, "+
+	return nil, ingest.Inputf(path, "no known layout: expected edge_index.npy, raw/edge.csv.gz, processed, edges.csv, edges.parquet, "+
 		"edges/SOURCE-NAME-DESTINATION.csv, train.npy or train.tsv of triples, or manifest.yaml or schema.yaml of a database's tables (of tables without, --format database)")
 }
 

@@ -77,6 +77,14 @@ func pageInputs(c *coraArrays) map[string]func(t *testing.T) {
 		"cora.npz":                written(formatCases(), "npz of scipy matrices, deflated", "cora.npz"),
 		"dataset/ogbn_papers100M": written(formatCases(), "OGB binary", "dataset/ogbn_papers100M"),
 		"dataset/ogbn_arxiv":      written(formatCases(), "OGB text", "dataset/ogbn_arxiv"),
+		"dataset/mag240m_kddcup2021": files(map[string][]byte{
+			"dataset/mag240m_kddcup2021/processed/paper/node_feat.npy":                  clitest.NpyFile("<f2", "3, 1", make([]byte, 6)),
+			"dataset/mag240m_kddcup2021/processed/paper/node_label.npy":                 clitest.NpyFile("<f4", "3,", blocks.Bytes([]float32{0, 1, 0})),
+			"dataset/mag240m_kddcup2021/processed/paper___cites___paper/edge_index.npy": clitest.NpyFile("<i8", "2, 2", blocks.Bytes([]int64{0, 1, 1, 2}))}),
+		"IGB260M/medium": files(map[string][]byte{
+			"IGB260M/medium/processed/paper/node_feat.npy":                clitest.NpyFile("<f4", "3, 1", make([]byte, 12)),
+			"IGB260M/medium/processed/paper/node_label_19.npy":            clitest.NpyFile("<f4", "3,", blocks.Bytes([]float32{0, 1, 0})),
+			"IGB260M/medium/processed/paper__cites__paper/edge_index.npy": clitest.NpyFile("<i8", "2, 2", blocks.Bytes([]int64{0, 1, 1, 2}))}),
 		"dataset/ogbn_mag": files(map[string][]byte{"dataset/ogbn_mag/raw/num-node-dict.csv.gz": []byte("author,paper\n2,3\n"),
 			"dataset/ogbn_mag/raw/triplet-type-list.csv.gz":                               []byte("author,writes,paper\npaper,cites,paper\n"),
 			"dataset/ogbn_mag/raw/relations/author___writes___paper/edge.csv.gz":          []byte("0,2\n1,0\n"),

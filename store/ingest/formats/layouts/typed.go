@@ -261,9 +261,9 @@ func (s *typedFolder) largest(t string) (n int64, err error) {
 			ids = parts.Widen(ids[:0], r.ends.Elem, b)
 			for i, id := range ids {
 				at := first + int64(i)
-				isDst := at >= r.ends.Dim() // row 0 are sources, row 1 destinations
-				if r.ends.Columns {
-					isDst = at%2 == 1
+				isDst := at%2 == 1
+				if rows := r.ends.Shape[0] == 2; rows != r.ends.Columns { // first all sources, then all destinations
+					isDst = at >= r.ends.Rows()*r.ends.Dim()/2
 				}
 				if isDst && r.dst != t || !isDst && r.src != t {
 					continue

@@ -188,3 +188,30 @@ func (a *Array) One() (int64, error) {
 	}
 	return int64(n[0]), nil
 }
+
+// OpenFlat is OpenArray of a file that may lack the header: then it holds rows of dim elements, end to end.
+func OpenFlat(fs vfs.FS, path string, elem blocks.ElemType, dim int64) (_ *Array, err error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open input: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	magic := make([]byte, len(npy.Magic))
+	if n, err := f.ReadAt(magic, 0); files.Packed(path) || n == len(magic) && string(magic) == npy.Magic {
+		return OpenArray(fs, path)
+	} else if err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read input: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	a := &Array{FS: fs, Path: path, Elem: elem, Shape: []int64{info.Size() / (dim * int64(elem.Size())), dim}}
+	if dim == 1 {
+		a.Shape = a.Shape[:1]
+	}
+	if a.bytes() != info.Size() {
+		return nil, ingest.Inputf(path, "%d bytes, without a header, are no whole number of rows of %d %v", info.Size(), dim, elem)
+	}
+	return a, nil
+}
