@@ -95,6 +95,9 @@ var known = []form{
 	{name: "mag240m", folder: layouts.IsMAG, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenMAG(o.FS, path, o.label())
 	}},
+	{name: "wikikg90m", folder: layouts.IsWikiKG, open: func(path string, o Options) (ingest.Source, error) {
+		return layouts.OpenWikiKG(o.FS, path)
+	}},
 	{name: "igb", folder: layouts.IsIGB, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenIGB(o.FS, path, o.label())
 	}},

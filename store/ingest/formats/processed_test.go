@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest/formats/numpy"
 	"github.com/gstore/gstore/store/ingest/formats/table"
 )
@@ -33,6 +34,9 @@ const pickledSplit4 = "gASV+AAAAAAAAAB9lCiMBXRyYWlulIwWbnVtcHkuX2NvcmUubXVsdGlhc
 // pickledMeta is {"paper": 3, "author": 70000, "institution": 1 << 40, "num_classes": -2}.
 const pickledMeta = "gAJ9cQAoWAUAAABwYXBlcnEBSwNYBgAAAGF1dGhvcnECSnARAQBYCwAAAGluc3RpdHV0aW9ucQOKBgAAAAAAAVgLAAAAbnVtX2NsYXNzZXNxBE" +
 	"r+////dS4="
+
+// pickledKG is {"num_entities": 5, "num_relations": 2}.
+const pickledKG = "gAJ9cQAoWAwAAABudW1fZW50aXRpZXNxAUsFWA0AAABudW1fcmVsYXRpb25zcQJLAnUu"
 
 // pickledTensors is {"train": …, "valid": …} of tensors: two of three elements in data/0 from the second, and the first in data/1.
 const pickledTensors = "gAJ9cQAoWAUAAAB0cmFpbnEBY3RvcmNoLl91dGlscwpfcmVidWlsZF90ZW5zb3JfdjIKcQIoKFgHAAAAc3RvcmFnZXEDY3RvcmNoCkxvbmdTdG" +
@@ -191,7 +195,39 @@ func TestProcessed(t *testing.T) {
 
 const igbDim = 1024
 
+// wikiFiles are five entities as WikiKG90Mv2 lies, with files replaced; nil removes one.
+func wikiFiles(t testing.TB, replace map[string][]byte) map[string][]byte {
+	files := map[string][]byte{
+		"d/meta.pt":                   savedBytes(t, pickledKG, nil),
+		"d/processed/train_hrt.npy":   npyBytes("<i4", "2, 3", blocks.Bytes([]int32{0, 1, 2, 3, 0, 1})),
+		"d/processed/val_hr.npy":      npyBytes("<i4", "2, 2", blocks.Bytes([]int32{4, 1, 2, 0})),
+		"d/processed/val_t.npy":       npyBytes("<i8", "2,", blocks.Bytes([]int64{3, 0})),
+		"d/processed/test-dev_hr.npy": npyBytes("<i4", "1, 2", blocks.Bytes([]int32{1, 1})),
+		"d/processed/entity_feat.npy": npyBytes("<f2", "5, 1", make([]byte, 10)),
+	}
+	maps.Copy(files, replace)
+	maps.DeleteFunc(files, func(_ string, b []byte) bool { return b == nil })
+	return files
+}
+
+func TestWikiKG(t *testing.T) {
+	s, err := Open("d", Options{FS: memFS(t, wikiFiles(t, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := s.Describe(); d.Format != "wikikg90m" || d.Task != store.TaskLink || d.Nodes != 5 || d.Edges != 2 || !slices.Equal(d.Relations, []string{"0", "1"}) {
+		t.Errorf("%+v", d)
+	}
+	want := []string{"[{node 5}] [0 1] 2 link []", "edge 0 2 1", "edge 3 1 0", "x feature float16 1 0 5  00000000000000000000", "valid [4 2] [1 0] [3 0]"}
+	if got := told(t, s); !slices.Equal(got, want) {
+		t.Errorf("%q, expected %q", got, want)
+	}
+}
+
 func TestProcessedBadInput(t *testing.T) {
+	wiki := func(name, path string, b []byte, want ...string) badCase {
+		return badCase{name: name, path: "d", files: wikiFiles(t, map[string][]byte{"d/" + path: b}), want: want}
+	}
 	file := func(name string, mag bool, path string, b []byte, want ...string) badCase {
 		return badCase{name: name, path: "d", files: processedFiles(t, mag, map[string][]byte{"d/" + path: b}), want: want}
 	}
@@ -204,6 +240,11 @@ func TestProcessedBadInput(t *testing.T) {
 		file("labels of other nodes", true, "processed/paper/node_label.npy", npyBytes("<f4", "2,", make([]byte, 8)), "shape [2], expected [3]"),
 		file("features without a header of half a row", false, "processed/paper/node_feat.npy", make([]byte, 4097), "4097 bytes, without a header"),
 		file("a split of other nodes", true, "split_dict.pt", savedBytes(t, pickledTensors, map[string][]byte{"data/0": blocks.Bytes([]int64{0, 1, 3}), "data/1": blocks.Bytes([]int64{0})}), "train, entry 1: node 3, expected 0 ≤ id < 3"),
+		wiki("a knowledge graph without its numbers", "meta.pt", nil, "no meta.pt"),
+		wiki("one without entities", "meta.pt", savedBytes(t, pickledMeta, nil), "num_entities 0"),
+		wiki("triples that are pairs", "processed/train_hrt.npy", npyBytes("<i4", "3, 2", make([]byte, 24)), "expected integers of 32 or 64 bits of shape [M, 3]"),
+		wiki("answers to other questions", "processed/val_t.npy", npyList(1), "val_t.npy", "shape [2]"),
+		wiki("features of other entities", "processed/entity_feat.npy", npyBytes("<f2", "4, 1", make([]byte, 8)), "expected 5 rows"),
 		file("a split that is no dictionary", true, "split_dict.pt", savedBytes(t, "gAJLAS4=", nil), "it holds a int64, expected a dictionary"),
 	})
 }

@@ -1,6 +1,7 @@
 package data_test
 
 import (
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"database/sql"
@@ -39,6 +40,16 @@ func pageCommands(t *testing.T) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// savedKG is what torch.save writes of {"num_entities": 5, "num_relations": 2}.
+func savedKG() []byte {
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	w, _ := z.Create("meta/data.pkl") // into memory
+	_, _ = io.WriteString(w, "\x80\x02}(X\x0c\x00\x00\x00num_entitiesK\x05X\x0d\x00\x00\x00num_relationsK\x02u.")
+	_ = z.Close()
+	return b.Bytes()
 }
 
 // pageInputs writes what the page's commands read, by the path that they read it from, into the
@@ -81,6 +92,9 @@ func pageInputs(c *coraArrays) map[string]func(t *testing.T) {
 			"dataset/mag240m_kddcup2021/processed/paper/node_feat.npy":                  clitest.NpyFile("<f2", "3, 1", make([]byte, 6)),
 			"dataset/mag240m_kddcup2021/processed/paper/node_label.npy":                 clitest.NpyFile("<f4", "3,", blocks.Bytes([]float32{0, 1, 0})),
 			"dataset/mag240m_kddcup2021/processed/paper___cites___paper/edge_index.npy": clitest.NpyFile("<i8", "2, 2", blocks.Bytes([]int64{0, 1, 1, 2}))}),
+		"dataset/wikikg90m-v2": files(map[string][]byte{
+			"dataset/wikikg90m-v2/meta.pt":                 savedKG(),
+			"dataset/wikikg90m-v2/processed/train_hrt.npy": clitest.NpyFile("<i8", "1, 3", blocks.Bytes([]int64{0, 1, 2}))}),
 		"IGB260M/medium": files(map[string][]byte{
 			"IGB260M/medium/processed/paper/node_feat.npy":                clitest.NpyFile("<f4", "3, 1", make([]byte, 12)),
 			"IGB260M/medium/processed/paper/node_label_19.npy":            clitest.NpyFile("<f4", "3,", blocks.Bytes([]float32{0, 1, 0})),

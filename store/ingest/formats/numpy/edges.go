@@ -2,6 +2,7 @@ package numpy
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/gstore/gstore/blocks"
@@ -149,4 +150,38 @@ func EdgesBetween(ends *Array, columns []EdgeColumn) (edges parts.Edges, n int64
 		e.edgeColumns = append(e.edgeColumns, c.Array)
 	}
 	return e.Edges, e.desc.Edges, nil
+}
+
+// answersMax bounds how many edges a list of questions has.
+const answersMax = 1 << 26
+
+// Answered streams, in order, edges of which asked has the source and the relation, [M, 2], and answers the destination, [M].
+func Answered(asked, answers *Array) (parts.List, error) {
+	switch {
+	case len(asked.Shape) != 2 || asked.Shape[1] != 2 || !asked.Integer() || asked.Columns:
+		return nil, ingest.Inputf(asked.Path, "%v of shape %v, expected integers of shape [M, 2], in C order", asked.Elem, asked.Shape)
+	case answers.Dim() != 1 || !answers.Integer() || answers.Rows() != asked.Rows():
+		return nil, ingest.Inputf(answers.Path, "%v of shape %v, expected integers of shape [%d]", answers.Elem, answers.Shape, asked.Rows())
+	}
+	return func(ctx context.Context, env ingest.Env, emit func(*ingest.EdgeBatch) error) error {
+		to, err := answers.small(answersMax)
+		if err != nil {
+			return err
+		}
+		b := &ingest.EdgeBatch{At: ingest.Position{File: asked.Path, Unit: "row"}}
+		var ids []uint64
+		return asked.Stream(ctx, env, files.ReadBytes, func(first int64, raw []byte) error {
+			ids = parts.Widen(ids[:0], asked.Elem, raw)
+			b.At.Index = uint64(first)
+			b.Src.Ints, b.Relations = b.Src.Ints[:0], b.Relations[:0]
+			for i := 0; i < len(ids); i += 2 {
+				if ids[i+1] > math.MaxUint32 {
+					return ingest.Inputf(asked.Path, "row %d: relation %d", first+int64(i/2), int64(ids[i+1]))
+				}
+				b.Src.Ints, b.Relations = append(b.Src.Ints, ids[i]), append(b.Relations, uint32(ids[i+1]))
+			}
+			b.Dst.Ints = to[first : first+int64(len(ids)/2)]
+			return emit(b)
+		})
+	}, nil
 }
