@@ -157,7 +157,7 @@ func (s *session) evaluateTable(ctx context.Context, r *Epoch) error {
 	return s.evaluate(ctx, r, s.inputsOf(s.rows.Read, s.stored.read))
 }
 
-// evaluate validates if it is time, and tests after the last epoch.
+// evaluate validates if it is time, and tests after the last epoch where the store has a list for that.
 func (s *session) evaluate(ctx context.Context, r *Epoch, embeddings eval.Embeddings) error {
 	due, last := s.due(r.Epoch)
 	if !due {
@@ -165,7 +165,7 @@ func (s *session) evaluate(ctx context.Context, r *Epoch, embeddings eval.Embedd
 	}
 	start := time.Now()
 	lists := []string{"valid"}
-	if last {
+	if _, err := s.st.Manifest().EdgeList("test"); err == nil && last {
 		lists = append(lists, "test")
 	}
 	metrics, err := s.eval.Run(ctx, s.t.queue, s.t.model, embeddings, lists...)
@@ -180,8 +180,9 @@ func (s *session) evaluate(ctx context.Context, r *Epoch, embeddings eval.Embedd
 		return err
 	}
 	r.Valid, s.sum.ValidMRR = &metrics[0], metrics[0].MRR
-	if last {
+	if len(lists) > 1 {
 		test := metrics[1]
+		s.sum.Tested = true
 		if s.sum.Given = test.Given; test.Shared {
 			s.sum.Shared = &SharedHits{Hits20: test.Hits20, Hits50: test.Hits50, Hits100: test.Hits100}
 		}

@@ -131,10 +131,8 @@ func checkStore(m *store.Manifest, ranks bool) error {
 	if m.Nodes > 1<<32-1 {
 		return fmt.Errorf("train: %d nodes, evaluation in memory numbers them with 32 bits", m.Nodes)
 	}
-	for _, name := range []string{"valid", "test"} {
-		if _, err := m.EdgeList(name); err != nil && ranks {
-			return fmt.Errorf("train: %w", err)
-		}
+	if _, err := m.EdgeList("valid"); err != nil && ranks {
+		return fmt.Errorf("train: %w", err)
 	}
 	return nil
 }
@@ -147,14 +145,10 @@ func checkEdges(m *store.Manifest) error {
 	return nil
 }
 
-// evaluable reports whether a store has the edges that training evaluates on.
+// evaluable reports whether a store has the edges that training validates with.
 func evaluable(m *store.Manifest) bool {
-	for _, name := range []string{"valid", "test"} {
-		if _, err := m.EdgeList(name); err != nil {
-			return false
-		}
-	}
-	return true
+	_, err := m.EdgeList("valid")
+	return err == nil
 }
 
 // Config is the configuration in full: the plan chosen, its partitions in memory.

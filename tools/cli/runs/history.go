@@ -63,6 +63,8 @@ func Tell(r store.Run) (t Told) {
 		t.Best = fmt.Sprintf("epoch %d: valid %s, test %s", s.BestEpoch, command.FormatPercent(*s.ValidAccuracy), command.FormatPercent(*s.TestAccuracy))
 	case s.ValidMRR != nil && s.TestMRR != nil:
 		t.Best = fmt.Sprintf("valid MRR %.4f, test MRR %.4f", *s.ValidMRR, *s.TestMRR)
+	case s.ValidMRR != nil:
+		t.Best = fmt.Sprintf("valid MRR %.4f", *s.ValidMRR)
 	}
 	for _, of := range []struct { // of other tasks
 		name        string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,12 @@ import (
 func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOptions) (err error) {
 	if o.candidates < 0 {
 		return command.Usagef("--candidates %d: expected 0 or more", o.candidates)
+	}
+	if !o.flags.Changed("lists") {
+		o.lists = slices.DeleteFunc(slices.Clone(o.lists), func(name string) bool { _, err := st.Manifest().EdgeList(name); return err != nil })
+		if len(o.lists) == 0 {
+			return command.Usagef("%s has no edge lists to rank", st.Dir())
+		}
 	}
 	for _, name := range o.lists {
 		if _, err := st.Manifest().EdgeList(name); err != nil {

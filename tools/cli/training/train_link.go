@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -72,10 +73,8 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		return command.Usage(err)
 	}
 	if cfg.EvalEvery >= 0 {
-		for _, name := range []string{"valid", "test"} {
-			if _, err := st.Manifest().EdgeList(name); err != nil {
-				return command.Usagef("%s has no edge list %s to rank: ingest %s.txt beside train.txt, or train without ranks, with --eval-every -1", st.Dir(), name, name)
-			}
+		if _, err := st.Manifest().EdgeList("valid"); err != nil {
+			return command.Usagef("%s has no edge list valid to rank: ingest valid.txt beside train.txt, or train without ranks, with --eval-every -1", st.Dir())
 		}
 	}
 	if !cfg.Resume && !o.overwrite {
@@ -125,7 +124,11 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	}
 	s := &r.Summary
 	if r.Config.EvalEvery > 0 {
-		log.end(metrics.End{ValidMRR: metrics.Number(s.ValidMRR), TestMRR: metrics.Number(s.TestMRR), TestHits10: metrics.Number(s.TestHits10)})
+		end := metrics.End{ValidMRR: metrics.Number(s.ValidMRR)}
+		if s.Tested {
+			end.TestMRR, end.TestHits10 = metrics.Number(s.TestMRR), metrics.Number(s.TestHits10)
+		}
+		log.end(end)
 	}
 	summary := linkSummary(r)
 	n, finished, err := recordTrain(ctx, st.Dir(), store.Run{Version: r.Version, Started: started}, r.Config, summary, s.EpochSeconds, s.Resumed)
@@ -145,7 +148,9 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		return nil
 	}
 	printFinished(e, saved.Finished, len(s.EpochSeconds))
-	if r.Config.EvalEvery > 0 {
+	if r.Config.EvalEvery > 0 && !s.Tested {
+		e.TellResult("valid MRR %.4f (the store has no edge list test)", s.ValidMRR)
+	} else if r.Config.EvalEvery > 0 {
 		against := "filtered, against all nodes that may be answers"
 		if s.Given {
 			against = "against the data set's own negatives"
@@ -184,16 +189,12 @@ func checkTable(ctx context.Context, st *store.Store, name string) error {
 		name, c.Epochs, c.Config.Epochs)
 }
 
-// linkSummary is a run's summary, without the ranks where none were computed: 0 would be a result.
+// linkSummary is a run's summary, without the ranks that were not computed: 0 would be a result.
 func linkSummary(r *link.Result) map[string]any {
 	f := command.Fields(&r.Summary)
-	if r.Config.EvalEvery < 0 {
-		for name := range f {
-			if strings.HasPrefix(name, "test_") || strings.HasPrefix(name, "valid_") {
-				delete(f, name)
-			}
-		}
-	}
+	maps.DeleteFunc(f, func(name string, _ any) bool {
+		return strings.HasPrefix(name, "test_") && !r.Summary.Tested || strings.HasPrefix(name, "valid_") && r.Config.EvalEvery < 0
+	})
 	return f
 }
 
