@@ -104,6 +104,8 @@ func (b *bench) run(ctx context.Context) (err error) {
 			}
 			*m.to = append(*m.to, seconds)
 		}
+		last := len(sent) - 1
+		fmt.Printf("%d: server %.1f s, on disk %.1f s, cold %.1f s, warm %.1f s\n", last+1, sent[last], disk[last], cold[last], warm[last])
 	}
 	limit := median(sent)
 	fmt.Printf("the server sends all data, %.2f GB, in %.1f s (%.0f MB/s)\n", float64(dataBytes(s))/1e9, limit, float64(dataBytes(s))/1e6/limit)
