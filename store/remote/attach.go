@@ -108,7 +108,7 @@ func readAttached(dir, path string) (*attached, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	a := &attached{bucket: b, files: map[string]*File{}, streams: map[string]*stream{}, cache: &cache{dir: filepath.Join(dir, cacheName), most: h.CacheBytes, busy: map[string]chan struct{}{}}}
+	a := &attached{bucket: b, files: map[string]*File{}, streams: map[string]*stream{}, cache: newCache(filepath.Join(dir, cacheName), h.CacheBytes)}
 	for i := range s.Files {
 		if f := &s.Files[i]; f.far() {
 			a.files[filepath.Base(f.Path)], a.streams[f.SHA256] = f, &stream{}
@@ -258,8 +258,11 @@ func (f *farFile) AheadBytes() int64 {
 	return f.a.cache.aheadBytes()
 }
 
-// Close implements [io.Closer].
-func (f *farFile) Close() error { return nil }
+// Close implements [io.Closer]: what was read is kept when it returns.
+func (f *farFile) Close() error {
+	f.a.cache.settle(f.f)
+	return nil
+}
 
 // Write implements [vfs.File].
 func (f *farFile) Write([]byte) (int, error) { return 0, errReadOnly }

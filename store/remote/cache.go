@@ -40,6 +40,14 @@ type cache struct {
 	checked map[string][]uint64      // chunks that were found right, a bit each, by SHA-256
 	bytes   int64                    // of all chunks, as far as is known
 	counted bool
+	writes  map[string]int // chunks that are being written, by SHA-256
+	written sync.Cond      // that one was
+}
+
+func newCache(dir string, most int64) *cache {
+	c := &cache{dir: dir, most: most, busy: map[string]chan struct{}{}, checked: map[string][]uint64{}, writes: map[string]int{}}
+	c.written.L = &c.mu
+	return c
 }
 
 func (c *cache) path(f *File, chunk int64) string {
@@ -207,16 +215,13 @@ func (c *cache) wasRight(f *File, chunk int64) bool {
 func (c *cache) isRight(f *File, chunk int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.checked == nil {
-		c.checked = map[string][]uint64{}
-	}
 	if c.checked[f.SHA256] == nil {
 		c.checked[f.SHA256] = make([]uint64, f.chunks()/64+1)
 	}
 	c.checked[f.SHA256][chunk/64] |= 1 << (chunk % 64)
 }
 
-// keeping are the writes of chunks whose readers have them already. A process that ends does not wait for them.
+// keeping is what nobody waits for: writes of chunks whose readers have them already, and what is fetched ahead.
 var keeping panics.Group
 
 // fetch reads n chunks from the bucket, hands each to got and has it kept, and returns the first that did not come. What arrives wrong
@@ -247,7 +252,9 @@ func (c *cache) fetch(bucket Bucket, f *File, first, n int64, got func(chunk int
 			chunk := next
 			got(chunk, b)
 			next++
+			c.write(f, 1)
 			keeping.Go(func() {
+				defer c.write(f, -1)
 				defer c.idle(f, chunk)
 				defer release(whole)
 				c.keep(f, chunk, b)
@@ -256,6 +263,23 @@ func (c *cache) fetch(bucket Bucket, f *File, first, n int64, got func(chunk int
 		return nil
 	})
 	return next, err
+}
+
+// write counts the chunks of an object that are being written.
+func (c *cache) write(f *File, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes[f.SHA256] += n
+	c.written.Broadcast()
+}
+
+// settle waits until what was read of an object is written.
+func (c *cache) settle(f *File) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.writes[f.SHA256] > 0 {
+		c.written.Wait()
+	}
 }
 
 var errWrong = errors.New("remote: a checksum is wrong")
