@@ -31,8 +31,10 @@ type Followed struct {
 	Dir      string    // of a store, lazy, which is opened as any other
 	Snapshot *Snapshot // the newest at the address
 	Moved    Moved     // what bringing it up to date did
-	Behind   bool      // it has not all that the snapshot has: another program uses it as it is
+	Behind   bool      // it has not all that the snapshot has: another program uses it as it is, or a run is unfinished
 	Ahead    bool      // it has versions or runs that are not at the address yet: Push sends them
+	// Unfinished says that a run under way, which the address does not have, is why it was left as it is.
+	Unfinished bool
 
 	lock *meta.Lock
 }
@@ -57,6 +59,7 @@ func Follow(ctx context.Context, b Bucket, home string, o FollowOptions) (_ *Fol
 		alone, err := e.Lock(ctx, meta.LockWriter, true, 0)
 		if err == nil {
 			f.Moved, err = Pull(ctx, b, f.Dir, PullOptions{Lazy: true, CacheBytes: o.CacheBytes, Progress: o.Progress})
+			f.Unfinished = errors.Is(err, errUnfinished)
 			if errors.Is(err, ErrConflict) || errors.Is(err, store.ErrLocked) { // what it has and the address lacks is seen below
 				err = nil
 			}

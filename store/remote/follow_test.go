@@ -2,11 +2,13 @@ package remote_test
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/remote"
 )
 
@@ -113,4 +115,48 @@ func TestFollowAtOnce(t *testing.T) {
 	for _, f := range fs {
 		closed(t, f)
 	}
+}
+
+// A run that is under way, of which the history does not know yet, is not pulled over.
+func TestUnfinishedRun(t *testing.T) {
+	dir, b, home := makeStore(t, 300), open(t), t.TempDir()
+	push(t, b, dir)
+	f := follow(t, b, home)
+	checkpoint := filepath.Join(f.Dir, store.RunsDir, "last"+store.RunExtension)
+	write := func(path string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte("epoch 3"), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(checkpoint)
+	write(filepath.Join(f.Dir, store.RunsDir, "last"+store.MetricsExtension)) // it has not ended
+	closed(t, f)
+	if f = follow(t, b, home); !f.Unfinished || f.Behind || f.Ahead || f.Moved.Fresh {
+		t.Errorf("no newer snapshot: %+v", f)
+	}
+	closed(t, f)
+	commit(t, dir)
+	push(t, b, dir)
+	if f = follow(t, b, home); !f.Unfinished || !f.Behind || f.Moved.Fresh {
+		t.Errorf("a newer snapshot: %+v", f)
+	}
+	if got, err := os.ReadFile(checkpoint); err != nil || string(got) != "epoch 3" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if _, err := remote.Pull(t.Context(), b, f.Dir, remote.PullOptions{}); !errors.Is(err, remote.ErrConflict) || !strings.Contains(err.Error(), "unfinished run (runs/last.gsr)") {
+		t.Errorf("pulled: %v", err)
+	}
+	closed(t, f)
+	// One that has ended, or that came with a snapshot, has no measurements beside it.
+	write(filepath.Join(dir, store.RunsDir, "last"+store.RunExtension))
+	push(t, b, dir)
+	other := t.TempDir()
+	closed(t, follow(t, b, other))
+	commit(t, dir)
+	push(t, b, dir)
+	if f = follow(t, b, other); f.Unfinished || f.Behind || !f.Moved.Fresh {
+		t.Errorf("pulled with a run: %+v", f)
+	}
+	closed(t, f)
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/gstore/gstore/store"
 )
@@ -54,7 +55,26 @@ func readOld(ctx context.Context, dir string, s *Snapshot, force bool) (_ oldSto
 		}
 		old[f.Path] = o
 	}
+	if run := unfinishedRun(dir); run != "" && !force && !old.same(s, true) {
+		return nil, fmt.Errorf("%w: %s has an unfinished run (%s), which snapshot %d has not: gstore train --resume goes on with it; pull into another folder, or lose it with --force", errUnfinished, dir, run, s.Number)
+	}
 	return old, nil
+}
+
+// errUnfinished is an ErrConflict over a run that has not ended.
+var errUnfinished = fmt.Errorf("%w", ErrConflict)
+
+// unfinishedRun is the checkpoint of a run of the store in dir that has not ended, "" if there is none. Its measurements lie beside it until
+// they get the run's number; they go to no address, so one that was pulled is another store's.
+func unfinishedRun(dir string) string {
+	measured, _ := filepath.Glob(filepath.Join(dir, store.RunsDir, "last*"+store.MetricsExtension)) // the pattern is right
+	for _, path := range measured {
+		name := strings.TrimSuffix(filepath.Base(path), store.MetricsExtension) + store.RunExtension
+		if _, err := os.Stat(filepath.Join(dir, store.RunsDir, name)); err == nil {
+			return store.RunsDir + "/" + name
+		}
+	}
+	return ""
 }
 
 // lost fails where the store in dir has what the snapshot has not.

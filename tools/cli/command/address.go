@@ -69,6 +69,8 @@ func (e *Env) follow(ctx context.Context, b remote.Bucket) (*remote.Followed, er
 		return f, nil
 	}
 	switch {
+	case f.Behind && f.Unfinished:
+		fmt.Fprintf(e.Stderr, "%s: an older snapshot than %d, as %s has an unfinished run, which train --resume goes on with\n", b, f.Snapshot.Number, f.Dir)
 	case f.Behind:
 		fmt.Fprintf(e.Stderr, "%s: an older snapshot than %d, as another program is using %s\n", b, f.Snapshot.Number, f.Dir)
 	case f.Ahead:

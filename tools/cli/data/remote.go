@@ -87,7 +87,7 @@ func NewPull(e *command.Env) *cobra.Command {
 checksum is checked before STORE appears or changes, which it does in one step; programs
 that read it go on with what they opened. What STORE has already is not read again. One
 that is interrupted leaves STORE as it was, and pull again goes on. Where STORE has
-versions or runs that the snapshot has not, pull refuses.
+versions or runs that the snapshot has not, or an unfinished run, pull refuses.
 
 With --lazy a store begins at once: columns, edges and ids stay at ADDRESS. Every command
 reads from there what it needs, and keeps it in STORE/cache, at most --cache-size of it.
