@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -71,8 +73,8 @@ func OpenSaved(fs vfs.FS, path string) (_ map[string]Saved, err error) {
 		return nil, ingest.Inputf(path, "it holds a %T, expected a dictionary", top)
 	}
 	all := map[string]Saved{}
-	for key, v := range dict {
-		s, err := savedOf(v, member)
+	for _, key := range slices.Sorted(maps.Keys(dict)) {
+		s, err := savedOf(dict[key], member)
 		if err != nil {
 			return nil, ingest.Inputf(path, "%q: %v", key, err)
 		}
