@@ -182,7 +182,6 @@ func (s *session) evaluate(ctx context.Context, r *Epoch, embeddings eval.Embedd
 	r.Valid, s.sum.ValidMRR = &metrics[0], metrics[0].MRR
 	if len(lists) > 1 {
 		test := metrics[1]
-		s.sum.Tested = true
 		if s.sum.Given = test.Given; test.Shared {
 			s.sum.Shared = &SharedHits{Hits20: test.Hits20, Hits50: test.Hits50, Hits100: test.Hits100}
 		}

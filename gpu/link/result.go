@@ -38,8 +38,7 @@ type SharedHits struct {
 
 // Summary is a run's result: the keys of the summary event.
 type Summary struct {
-	Tested          bool      `json:"-"`        // the store has edges to test with; test ranks are 0 else
-	TestMRR         float64   `json:"test_mrr"` // filtered, after the last epoch
+	TestMRR         float64   `json:"test_mrr"` // filtered, after the last epoch; test ranks are 0 of a store without edges to test with
 	TestHits1       float64   `json:"test_hits1"`
 	TestHits3       float64   `json:"test_hits3"`
 	TestHits10      float64   `json:"test_hits10"`

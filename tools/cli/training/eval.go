@@ -131,7 +131,7 @@ raw: exactly, with embeddings streamed from the store's table inside --mem.`,
 		fs.StringVar(&o.format, "format", string(export.Numpy), "of --out: numpy, tsv or parquet")
 	})
 	command.Section(fs, linkFlags, func() {
-		fs.StringSliceVar(&o.lists, "lists", []string{"valid", "test"}, "which edge lists to rank")
+		fs.StringSliceVar(&o.lists, "lists", []string{"valid", "test"}, "which edge lists to rank; unasked, those of these that the store has")
 		fs.StringVar(&o.table, "table", "embeddings", "the table of embeddings")
 		fs.StringVar(&o.against, "against", eval.AgainstAuto, "what answers are ranked against: given, the data set's own negatives, of each edge (list NAME_negatives) or of all (NAME_edge_neg); all, --candidates of all nodes; auto: given ones of lists that have some, unless there are --candidates")
 		fs.IntVar(&o.candidates, "candidates", 0, "nodes that answers are ranked against, drawn from --seed (default: all)")

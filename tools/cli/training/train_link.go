@@ -123,14 +123,16 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		return planError(err)
 	}
 	s := &r.Summary
+	_, lacks := st.Manifest().EdgeList("test")
+	tested := lacks == nil
 	if r.Config.EvalEvery > 0 {
 		end := metrics.End{ValidMRR: metrics.Number(s.ValidMRR)}
-		if s.Tested {
+		if tested {
 			end.TestMRR, end.TestHits10 = metrics.Number(s.TestMRR), metrics.Number(s.TestHits10)
 		}
 		log.end(end)
 	}
-	summary := linkSummary(r)
+	summary := linkSummary(r, tested)
 	n, finished, err := recordTrain(ctx, st.Dir(), store.Run{Version: r.Version, Started: started}, r.Config, summary, s.EpochSeconds, s.Resumed)
 	if err != nil {
 		fmt.Fprintf(e.Stderr, "gstore: the run is not recorded: %v\n", err)
@@ -148,7 +150,7 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		return nil
 	}
 	printFinished(e, saved.Finished, len(s.EpochSeconds))
-	if r.Config.EvalEvery > 0 && !s.Tested {
+	if r.Config.EvalEvery > 0 && !tested {
 		e.TellResult("valid MRR %.4f (the store has no edge list test)", s.ValidMRR)
 	} else if r.Config.EvalEvery > 0 {
 		against := "filtered, against all nodes that may be answers"
@@ -189,11 +191,12 @@ func checkTable(ctx context.Context, st *store.Store, name string) error {
 		name, c.Epochs, c.Config.Epochs)
 }
 
-// linkSummary is a run's summary, without the ranks that were not computed: 0 would be a result.
-func linkSummary(r *link.Result) map[string]any {
+// linkSummary is a run's summary, without the ranks that were not computed: 0 would be a result. Tested says that the store has edges to test with.
+func linkSummary(r *link.Result, tested bool) map[string]any {
 	f := command.Fields(&r.Summary)
 	maps.DeleteFunc(f, func(name string, _ any) bool {
-		return strings.HasPrefix(name, "test_") && !r.Summary.Tested || strings.HasPrefix(name, "valid_") && r.Config.EvalEvery < 0
+		ranks := strings.HasPrefix(name, "test_") || strings.HasPrefix(name, "valid_")
+		return ranks && r.Config.EvalEvery < 0 || !tested && strings.HasPrefix(name, "test_")
 	})
 	return f
 }

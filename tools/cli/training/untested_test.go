@@ -42,3 +42,18 @@ func TestLinksWithoutTest(t *testing.T) {
 		}
 	}
 }
+
+// A run that has ended and is resumed has nothing left to train, and still tells its tests' ranks.
+func TestLinksResumedAtEnd(t *testing.T) {
+	line := []byte("a\tr\tb\nb\tr\tc\nc\tr\ta\na\tr\tc\n")
+	in := clitest.Put(t, t.TempDir(), map[string][]byte{"train.tsv": line, "valid.tsv": line[6:12], "test.tsv": line[12:18]})
+	kg := filepath.Join(t.TempDir(), "kg.gstore")
+	clitest.MustRun(t, "ingest", in, kg)
+	train := []string{"train", kg, "--dim", "4", "--epochs", "2", "--negatives", "2"}
+	first := clitest.Events(t, train...)
+	again := clitest.Events(t, append(train, "--resume")...)
+	want, got := first[len(first)-1]["test_mrr"], again[len(again)-1]["test_mrr"]
+	if want == nil || got != want {
+		t.Errorf("test MRR %v, resumed %v", want, got)
+	}
+}
