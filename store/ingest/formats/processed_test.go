@@ -241,6 +241,7 @@ func TestProcessedBadInput(t *testing.T) {
 		file("features without a header of half a row", false, "processed/paper/node_feat.npy", make([]byte, 4097), "4097 bytes, without a header"),
 		file("a split of other nodes", true, "split_dict.pt", savedBytes(t, pickledTensors, map[string][]byte{"data/0": blocks.Bytes([]int64{0, 1, 3}), "data/1": blocks.Bytes([]int64{0})}), "train, entry 1: node 3, expected 0 ≤ id < 3"),
 		wiki("a knowledge graph without its numbers", "meta.pt", nil, "no meta.pt"),
+		{name: "one without triples", path: "d", format: "wikikg90m", files: wikiFiles(t, map[string][]byte{"d/processed/train_hrt.npy": nil}), want: []string{"no train_hrt.npy"}},
 		wiki("one without entities", "meta.pt", savedBytes(t, pickledMeta, nil), "num_entities 0"),
 		wiki("triples that are pairs", "processed/train_hrt.npy", npyBytes("<i4", "3, 2", make([]byte, 24)), "expected integers of 32 or 64 bits of shape [M, 3]"),
 		wiki("answers to other questions", "processed/val_t.npy", npyList(1), "val_t.npy", "shape [2]"),

@@ -55,6 +55,9 @@ func OpenWikiKG(fs vfs.FS, dir string) (ingest.Source, error) {
 		s.Desc.Relations = append(s.Desc.Relations, fmt.Sprint(k))
 	}
 	train, err := array("train_hrt.npy")
+	if err == nil && train == nil {
+		err = ingest.Inputf(root, "no train_hrt.npy")
+	}
 	if err == nil {
 		err = numpy.AddEdges(s, train, nil, nil, numpy.FormTriples)
 	}
