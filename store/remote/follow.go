@@ -39,10 +39,17 @@ type Followed struct {
 	lock *meta.Lock
 }
 
-// Follow makes the store at an address usable: in a folder below home, of the address' name, lies a store that is pulled lazily
-// ([PullOptions].Lazy), and is brought to the newest snapshot unless a program is using it. What programs write stays in it, and is not
+// Follow makes the store at an address usable: in a folder below home ("" = gstore/stores in the user's folder for caches), of the
+// address' name, lies a store that is pulled lazily ([PullOptions].Lazy), and is brought to the newest snapshot unless a program is using it. What programs write stays in it, and is not
 // pulled over. It fails with ErrConflict where both it and the snapshot have what the other lacks.
 func Follow(ctx context.Context, b Bucket, home string, o FollowOptions) (_ *Followed, err error) {
+	if home == "" {
+		caches, err := os.UserCacheDir()
+		if err != nil {
+			return nil, store.Invalid(fmt.Errorf("%w: say where stores at addresses are kept (--cache-dir)", err))
+		}
+		home = filepath.Join(caches, "gstore", "stores")
+	}
 	name, place := followedName(b.Address())
 	place = filepath.Join(home, place)
 	if err := os.MkdirAll(place, 0o777); err != nil {
@@ -58,14 +65,10 @@ func Follow(ctx context.Context, b Bucket, home string, o FollowOptions) (_ *Fol
 	for f.lock == nil {
 		alone, err := e.Lock(ctx, meta.LockWriter, true, 0)
 		if err == nil {
-			f.Moved, err = Pull(ctx, b, f.Dir, PullOptions{Lazy: true, CacheBytes: o.CacheBytes, Progress: o.Progress})
-			f.Unfinished = errors.Is(err, errUnfinished)
-			if errors.Is(err, ErrConflict) || errors.Is(err, store.ErrLocked) { // what it has and the address lacks is seen below
-				err = nil
+			if err := errors.Join(f.update(ctx, b, o), alone.Close()); err != nil {
+				return nil, err
 			}
-			err = errors.Join(err, alone.Close())
-		}
-		if err != nil && !errors.Is(err, store.ErrLocked) {
+		} else if !errors.Is(err, store.ErrLocked) {
 			return nil, err
 		}
 		lock, err := e.Lock(ctx, meta.LockWriter, false, untilPulled)
@@ -94,6 +97,16 @@ func Follow(ctx context.Context, b Bucket, home string, o FollowOptions) (_ *Fol
 			ErrConflict, f.Dir, f.Snapshot.Number, b, f.Dir)
 	}
 	return f, nil
+}
+
+// update pulls the newest snapshot, unless the folder has what that lacks, or is being written to.
+func (f *Followed) update(ctx context.Context, b Bucket, o FollowOptions) (err error) {
+	f.Moved, err = Pull(ctx, b, f.Dir, PullOptions{Lazy: true, CacheBytes: o.CacheBytes, Progress: o.Progress})
+	f.Unfinished = errors.Is(err, errUnfinished)
+	if _, missing := os.Stat(f.Dir); missing == nil && (errors.Is(err, ErrConflict) || errors.Is(err, store.ErrLocked)) {
+		return nil
+	}
+	return err
 }
 
 // untilPulled is how long Follow waits for another program that is pulling the same address.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/remote"
 )
 
@@ -50,17 +50,12 @@ func follows(e *Env, cmd *cobra.Command, writes bool) *cobra.Command {
 
 // follow brings the folder of an address up to date, and says which it is.
 func (e *Env) follow(ctx context.Context, b remote.Bucket) (*remote.Followed, error) {
-	home := e.AddressDir
-	if home == "" {
-		dir := CacheDir()
-		if dir == "" {
-			return nil, Usagef("the system names no folder for what programs keep: say with --cache-dir where stores at addresses are")
-		}
-		home = filepath.Join(dir, "stores")
-	}
 	tell, end := e.Moving("bytes down")
-	f, err := remote.Follow(ctx, b, home, remote.FollowOptions{CacheBytes: int64(e.AddressBytes), Progress: tell})
+	f, err := remote.Follow(ctx, b, e.AddressDir, remote.FollowOptions{CacheBytes: int64(e.AddressBytes), Progress: tell})
 	end()
+	if errors.Is(err, store.ErrInvalid) { // there is no folder for it
+		err = Usage(err)
+	}
 	if err != nil {
 		return nil, err
 	}

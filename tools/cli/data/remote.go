@@ -97,11 +97,14 @@ themselves, in a folder below --cache-dir.
 
 ` + addressHelp,
 		Example: "  gstore pull s3://graphs/shop shop.gstore\n  gstore pull s3://graphs/shop shop.gstore --lazy --cache-size 50GiB\n  gstore pull s3://graphs/shop earlier.gstore --snapshot 3",
-		Args:    command.ExactArgs("ADDRESS", "STORE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.Lazy {
-				o.CacheBytes = int64(e.AddressBytes)
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("cache-size") && !o.Lazy { // the environment, read later, may say it for other commands
+				return command.Usagef("--cache-size says nothing without --lazy")
 			}
+			return command.ExactArgs("ADDRESS", "STORE")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.CacheBytes = int64(e.AddressBytes)
 			return pull(cmd.Context(), e, args[0], args[1], o)
 		},
 	}

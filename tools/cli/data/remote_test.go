@@ -55,6 +55,7 @@ func TestPushPullCommands(t *testing.T) {
 		}
 	}
 	refused(cli.ExitUsage, "expected s3://", "push", shop, there)
+	refused(cli.ExitUsage, "without --lazy", "pull", address, there, "--cache-size", "1MiB")
 	refused(cli.ExitUsage, "gstore pull", "drop", address, "--run", "1")
 	refused(cli.ExitUsage, "gstore push", "ingest", in, address)
 	refused(cli.ExitUsage, "of an address say --snapshot", "verify", address, "--version", "1")

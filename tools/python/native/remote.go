@@ -2,10 +2,7 @@ package native
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
 
-	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/remote"
 )
 
@@ -34,14 +31,7 @@ func follow(ctx context.Context, q *openRequest) (*remote.Followed, error) {
 	if err != nil {
 		return nil, err
 	}
-	home := q.CacheDir
-	if home == "" {
-		if home = cacheDir(); home == "" {
-			return nil, fmt.Errorf("%w: the system names no folder for what programs keep: say with cache_dir where stores at addresses are", store.ErrInvalid)
-		}
-		home = filepath.Join(home, "stores")
-	}
-	return remote.Follow(ctx, b, home, remote.FollowOptions{CacheBytes: q.CacheBytes})
+	return remote.Follow(ctx, b, q.CacheDir, remote.FollowOptions{CacheBytes: q.CacheBytes})
 }
 
 // upload pushes a store to an address.
