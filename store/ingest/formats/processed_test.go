@@ -183,6 +183,15 @@ func TestProcessed(t *testing.T) {
 			t.Errorf("%s: %q, expected %q", name, got, c.want)
 		}
 	}
+	// Two edges are as many as an edge has ends.
+	two, err := Open("d", Options{FS: memFS(t, processedFiles(t, false, map[string][]byte{"d/processed/paper__written_by__author/edge_index.npy": nil,
+		"d/processed/paper__cites__paper/edge_index.npy": npyBytes("<i8", "2, 2", blocks.Bytes([]int64{0, 1, 0, 2}))}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := told(t, two)[1:3]; !slices.Equal(got, []string{"edge 0 1", "edge 0 2"}) {
+		t.Errorf("two edges of IGB: %q", got)
+	}
 	// Without features of a type, meta.pt knows how many nodes it has: some may be in no edge.
 	s, err := Open("d", Options{FS: memFS(t, processedFiles(t, true, nil))})
 	if err != nil {

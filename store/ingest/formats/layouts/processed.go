@@ -66,30 +66,26 @@ func OpenMAG(fs vfs.FS, dir, label string) (ingest.Source, error) {
 
 func openProcessed(fs vfs.FS, dir, format, label string) (ingest.Source, error) {
 	s := &processed{typedFolder: typedFolder{typedGraph: newTypedGraph(format, fs, dir)}, root: fs.PathJoin(dir, "processed"), mag: format == "mag240m"}
-	for _, step := range []func() error{s.openRelations, s.openMeta, s.openTypes, s.openEdges, s.addCategories} {
+	for _, step := range []func() error{s.openRelations, s.openMeta, s.openTypes, s.openEdges, s.addCategories, func() error { return s.openLabels(label) }} {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
-	return s, s.openLabels(label)
+	return s, nil
 }
 
 func (s *processed) openRelations() (err error) {
-	separator, shape := typedSeparator, "[E, 2]"
+	separator, shape, form, pair := typedSeparator, "[E, 2]", numpy.FormPairs, 1
 	if s.mag {
-		separator, shape = ogbSeparator, "[2, E]"
+		separator, shape, form, pair = ogbSeparator, "[2, E]", numpy.FormColumns, 0
 	}
 	for _, name := range processedEdges(s.fs, s.dir, separator) {
 		part := strings.Split(name, separator)
-		r := relationEdges{where: s.fs.PathJoin(s.root, name), name: strings.Join(part, ":"), src: part[0], dst: part[2], edges: -1}
+		r := relationEdges{where: s.fs.PathJoin(s.root, name), name: strings.Join(part, ":"), src: part[0], dst: part[2], edges: -1, form: form}
 		path := files.Find(s.fs, r.where, "edge_index.npy")
 		s.AddFiles(path)
 		if r.ends, err = numpy.OpenArray(s.fs, path); err != nil {
 			return err
-		}
-		pair := 1
-		if s.mag {
-			pair = 0
 		}
 		if len(r.ends.Shape) != 2 || r.ends.Shape[pair] != 2 || !r.ends.Integer() {
 			return ingest.Inputf(path, "%v of shape %v, expected integers of shape %s", r.ends.Elem, r.ends.Shape, shape)
@@ -235,7 +231,7 @@ func (s *processed) openShares(label string) {
 			return nil
 		}
 	}
-	s.addSplit("split", parts.Split{store.SplitTrain: span(0, train), store.SplitValid: span(train, train+valid), store.SplitTest: span(train+valid, n)})
+	s.addSplit(parts.Split{store.SplitTrain: span(0, train), store.SplitValid: span(train, train+valid), store.SplitTest: span(train+valid, n)})
 	s.Desc.Notes = append(s.Desc.Notes, fmt.Sprintf("split as by IGB's loader: of %d nodes with labels the first 60 %% train, the next 20 %% validate, the rest test", n))
 }
 
@@ -272,10 +268,10 @@ func (s *processed) openSaved() error {
 			return emit(&ids, ingest.Position{File: path})
 		}
 	}
-	s.addSplit("split", split)
+	s.addSplit(split)
 	return nil
 }
 
-func (s *processed) addSplit(name string, split parts.Split) {
-	s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, name)
+func (s *processed) addSplit(split parts.Split) {
+	s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, "split")
 }

@@ -262,7 +262,7 @@ func (s *typedFolder) largest(t string) (n int64, err error) {
 			for i, id := range ids {
 				at := first + int64(i)
 				isDst := at%2 == 1
-				if rows := r.ends.Shape[0] == 2; rows != r.ends.Columns { // first all sources, then all destinations
+				if rows := r.form == numpy.FormColumns && r.ends.Shape[0] == 2; rows != r.ends.Columns { // first all sources, then all destinations
 					isDst = at >= r.ends.Rows()*r.ends.Dim()/2
 				}
 				if isDst && r.dst != t || !isDst && r.src != t {

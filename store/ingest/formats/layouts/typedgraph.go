@@ -111,10 +111,11 @@ type relationEdges struct {
 	where    string       // in messages
 	name     string       // "" = edges have no types
 	src, dst string       // types of nodes
-	ends     *numpy.Array // [2, E] or [E, 2]; nil = text
-	text     string       // a file of lines "src,dst"
-	table    parts.Edges  // edges with their columns; nil = they are ends or text
-	edges    int64        // how many there must be; −1 = any number
+	ends     *numpy.Array // nil = text
+	form     numpy.EdgeForm
+	text     string      // a file of lines "src,dst"
+	table    parts.Edges // edges with their columns; nil = they are ends or text
+	edges    int64       // how many there must be; −1 = any number
 	columns  []numpy.EdgeColumn
 }
 
@@ -264,7 +265,7 @@ func (s *typedGraph) relationStream(r *relationEdges) (edges parts.Edges, n int6
 		if placed {
 			at = columns
 		}
-		if edges, n, err = numpy.EdgesBetween(r.ends, at); err != nil {
+		if edges, n, err = numpy.EdgesBetween(r.ends, at, r.form); err != nil {
 			return nil, 0, err
 		}
 		if r.edges >= 0 && n != r.edges {

@@ -140,9 +140,9 @@ func ColumnOf(name string, a *Array) EdgeColumn {
 	return c
 }
 
-// EdgesBetween streams the edges between ends, [2, E] or else [E, 2], with columns that are arrays, and counts them.
-func EdgesBetween(ends *Array, columns []EdgeColumn) (edges parts.Edges, n int64, err error) {
-	e := &folder{fs: ends.FS, edges: ends}
+// EdgesBetween streams the edges between ends, of FormColumns or FormPairs, with columns that are arrays, and counts them.
+func EdgesBetween(ends *Array, columns []EdgeColumn, form EdgeForm) (edges parts.Edges, n int64, err error) {
+	e := &folder{fs: ends.FS, edges: ends, pairs: form == FormPairs}
 	if err := e.checkEdges(); err != nil {
 		return nil, 0, err
 	}
