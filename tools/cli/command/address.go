@@ -40,7 +40,12 @@ func follows(e *Env, cmd *cobra.Command, writes bool) *cobra.Command {
 		defer func() { err = errors.Join(err, f.Close()) }()
 		args = slices.Clone(args)
 		args[0] = f.Dir
-		if err := run(cmd, args); err != nil || !writes {
+		if !writes {
+			return run(cmd, args)
+		}
+		e.waits = &[]byte{} // the summary is the last event
+		defer e.tellSummary()
+		if err := run(cmd, args); err != nil {
 			return err
 		}
 		return e.pushBack(cmd.Context(), b, f)
@@ -74,6 +79,12 @@ func (e *Env) follow(ctx context.Context, b remote.Bucket) (*remote.Followed, er
 		fmt.Fprintf(e.Stderr, "%s: snapshot %d, in %s\n", b, f.Snapshot.Number, f.Dir)
 	}
 	return f, nil
+}
+
+// tellSummary prints the summary that has waited.
+func (e *Env) tellSummary() {
+	_, _ = e.Stdout.Write(*e.waits)
+	e.waits = nil
 }
 
 // pushBack pushes what a command has added to the store of an address.

@@ -25,8 +25,9 @@ type Env struct {
 	JSON   bool // --json: one object a line on stdout, the last one {"event":"summary", …}
 	Quiet  bool // --quiet: no progress even on a terminal
 
-	AddressDir   string // --cache-dir: where stores at addresses are followed
-	AddressBytes Size   // --cache-size: how much of one is kept
+	AddressDir   string  // --cache-dir: where stores at addresses are followed
+	AddressBytes Size    // --cache-size: how much of one is kept
+	waits        *[]byte // if not nil, where the summary waits for what comes before it
 }
 
 // usageError marks errors of the caller's making: wrong flags or arguments.

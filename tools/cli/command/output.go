@@ -30,7 +30,12 @@ func (e *Env) Event(name string, fields map[string]any) {
 	if err != nil { // only unmarshalable field types get here: a programming error
 		panic(err)
 	}
-	_, _ = e.Stdout.Write(append(b, '\n'))
+	b = append(b, '\n')
+	if e.waits != nil && name == "summary" {
+		*e.waits = append(*e.waits, b...)
+		return
+	}
+	_, _ = e.Stdout.Write(b)
 }
 
 // Warn says what is likely to be wrong: for programs as an event.

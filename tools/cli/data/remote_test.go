@@ -108,16 +108,19 @@ func TestCommandsByAddress(t *testing.T) {
 	if err := os.WriteFile(more, []byte("src,dst\n3,4\n5,6\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	if said := strings.Split(strings.TrimSpace(out("train", address, "--epochs", "1", "--seed", "3", "--json")), "\n"); !strings.Contains(said[len(said)-2], `"event":"pushed"`) || !strings.Contains(said[len(said)-1], `"event":"summary"`) {
+		t.Errorf("a training ends with %q", said[len(said)-2:])
+	}
 	out("partition", address, "--partitions", "3", "--quiet")
 	out("append", address, more)
 	out("rollback", address)
-	if n := snapshots(); n != 5 {
+	if n := snapshots(); n != 6 {
 		t.Fatalf("%d snapshots after a partitioning, an append and a rollback", n)
 	}
 	clitest.MustRun(t, "pull", address, shop, "--quiet")
 	clitest.MustRun(t, "train", shop, "--epochs", "1", "--seed", "4", "--quiet")
 	clitest.MustRun(t, "push", shop, address, "--quiet")
-	if local, far := out("eval", shop, "--json"), out("eval", address, "--json"); !strings.Contains(far, `"snapshot":6`) || accuracy(t, local) != accuracy(t, far) {
+	if local, far := out("eval", shop, "--json"), out("eval", address, "--json"); !strings.Contains(far, `"snapshot":7`) || accuracy(t, local) != accuracy(t, far) {
 		t.Errorf("evaluated here:\n%s\nand by the address:\n%s", local, far)
 	}
 	out("predict", address, "3")
