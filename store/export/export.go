@@ -189,7 +189,8 @@ func (x *exporter) meta() error {
 	if x.m.Schema.Undirected && x.m.Ingest["dedup"] == "no" { // parallel edges stay
 		meta["ingest"] = fmt.Sprint(meta["ingest"], " --dedup no")
 	}
-	if x.m.Labels() != nil && len(x.m.ColumnsOf(store.RoleSplit)) == 0 && slices.Contains(x.o.What, Labels) { // and nothing divides them
+	labels := x.m.Labels() != nil && len(x.m.ColumnsOf(store.RoleSplit)) == 0 && slices.Contains(x.o.What, Labels)
+	if labels || x.triples() && len(x.m.EdgeLists) == 0 { // and nothing divides them
 		meta["ingest"] = fmt.Sprint(meta["ingest"], " --split-random none")
 	}
 	if x.edgeFields != nil {

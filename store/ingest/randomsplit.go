@@ -24,13 +24,20 @@ type RandomSplit struct {
 	Unasked            bool // nobody asked for it, which is noted
 }
 
-// UnaskedSplit is how an input with labels is divided that does not say which of its nodes train; nil where it has none, or says it.
+// UnaskedSplit is how an input is divided that has something to learn and does not say of what: of nodes with labels .6 train, .2 are for
+// validation and .2 for test; of triples .9, .05 and .05. It is nil for other inputs, and where they say it.
 func UnaskedSplit(d *source.Description) *RandomSplit {
-	labelled := slices.ContainsFunc(d.NodeColumns, func(c source.ColumnSpec) bool { return c.Role == store.RoleLabel })
-	if !labelled || d.Task != store.TaskNode || len(d.Splits)+len(d.EdgeLists) > 0 {
+	if len(d.Splits)+len(d.EdgeLists) > 0 {
 		return nil
 	}
-	return &RandomSplit{Train: .6, Valid: .2, Test: .2, Unasked: true}
+	labelled := slices.ContainsFunc(d.NodeColumns, func(c source.ColumnSpec) bool { return c.Role == store.RoleLabel })
+	switch {
+	case d.Task == store.TaskLink && !labelled:
+		return &RandomSplit{Train: .9, Valid: .05, Test: .05, Unasked: true}
+	case d.Task == store.TaskNode && labelled:
+		return &RandomSplit{Train: .6, Valid: .2, Test: .2, Unasked: true}
+	}
+	return nil
 }
 
 // ParseRandomSplit reads "60/20/20" or "60/20/20:SEED": percentages.
@@ -105,6 +112,9 @@ func withRandomSplit(src source.Source, r *RandomSplit) (source.Source, error) {
 		}
 		for _, part := range s.parts {
 			s.desc.EdgeLists = append(s.desc.EdgeLists, store.SplitNames()[part])
+		}
+		if r.Unasked {
+			s.desc.Notes = append(slices.Clip(s.desc.Notes), "the input does not say which edges to predict: 5 % are kept to validate and 5 % to test, at random, and are no edges of the graph (--split-random divides them otherwise; none keeps all in the graph)")
 		}
 	}
 	if keyed, ok := src.(source.KeyedSource); ok {

@@ -156,7 +156,7 @@ be trained a part at a time.`,
 		f.Lookup("normalize").NoOptDefVal = string(ingest.NormalizeAll)
 		f.StringVar(&o.featureDtype, "feature-dtype", "", "store features as float32, float16, bfloat16, float64 or int8 (default: as they are, at most float32)")
 		f.StringVar(&o.labels, "labels", "auto", "what labels are: classes (ids from 0, or text); numbers, which models are fitted to by regression; or multi, any number of labels a node, in columns of 0 and 1 or as text with | or ; between them (auto: numbers where they cannot be ids, or where more than 50 different ones have fewer than 20 nodes each and are no ids without gaps; multi where rows of 0 and 1 do not all have one 1, or where | or ; parts texts into labels that are in several of them)")
-		f.StringVar(&o.splitRandom, "split-random", recipe.Auto, "divide the labelled nodes, or the edges if there are no labels, at random: percentages TRAIN/VALID/TEST[:SEED], such as 60/20/20; none: no split (auto: 60/20/20 of labelled nodes where the input has no split)")
+		f.StringVar(&o.splitRandom, "split-random", recipe.Auto, "divide the labelled nodes, or the edges if there are no labels, at random: percentages TRAIN/VALID/TEST[:SEED], such as 60/20/20; none: no split (auto: 60/20/20 of labelled nodes, 90/5/5 of triples, where the input has no split)")
 	})
 	command.Section(f, "partitions", func() {
 		f.StringVar(&o.partitions, "partitions", "auto", "number of partitions, hubs' not counted (auto: by size, or as many as file:PATH names)")

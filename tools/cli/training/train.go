@@ -155,7 +155,7 @@ func checkLabels(m *store.Manifest, dir string) error {
 	}
 	switch {
 	case !labels && len(m.EdgeLists) == 0:
-		return command.Usagef("%s has no labels, and no lists of edges to predict: there is nothing to learn; gstore append %[1]s --nodes TABLE --label COLUMN gives its nodes labels, and docs/formats.md says what is ingested with a graph", dir)
+		return command.Usagef("%s has no labels, and no lists of edges to predict: there is nothing to learn; gstore append %[1]s --nodes TABLE --label COLUMN gives its nodes labels, and an ingest with --split-random 90/5/5 keeps some of its edges to predict", dir)
 	case !labels:
 		return command.Usagef("%s has no labels to learn: gstore append %[1]s --nodes TABLE --label COLUMN gives its nodes some; or predict its edges with --task link", dir)
 	case !splits:

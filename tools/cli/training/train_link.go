@@ -74,7 +74,7 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	}
 	if cfg.EvalEvery >= 0 {
 		if _, err := st.Manifest().EdgeList("valid"); err != nil {
-			return command.Usagef("%s has no edge list valid to rank: ingest valid.txt beside train.txt, or train without ranks, with --eval-every -1", st.Dir())
+			return command.Usagef("%s has no edge list valid to rank: ingest it anew with one, or with --split-random 90/5/5, or train without ranks, with --eval-every -1", st.Dir())
 		}
 	}
 	if !cfg.Resume && !o.overwrite {

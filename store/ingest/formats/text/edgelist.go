@@ -174,8 +174,12 @@ func (s *EdgeLines) settle(t *textSample, byPlace []string) (header bool, uses [
 		if n < len(byPlace) {
 			return false, nil, ingest.Inputf(where, "%d field, expected %d (%s); --delimiter says what separates them", n, len(byPlace), strings.Join(byPlace, ", "))
 		}
-		return false, nil, ingest.Inputf(where, "%d fields, of which %d are left over; say what each is with --columns, such as --columns %s, or leave the rest out with --columns %s,-*",
-			n, n-len(byPlace), suggestion(t, byPlace), strings.Join(byPlace, ","))
+		columns, more := suggestion(t, byPlace), ""
+		if columns == relationBetween && s.text.delimiter == '\t' {
+			more = "; --format triples takes it for a knowledge graph, whose edges are predicted"
+		}
+		return false, nil, ingest.Inputf(where, "%d fields, of which %d are left over; say what each is with --columns, such as --columns %s, or leave the rest out with --columns %s,-*%s",
+			n, n-len(byPlace), columns, strings.Join(byPlace, ","), more)
 	}
 	fields, _, _, _ := table.ParseFields(byPlace, table.EdgeFields)
 	return header, table.FieldUses(fields, len(t.names)), nil
@@ -221,6 +225,9 @@ func looksNamed(names []string) bool {
 	return len(names) > 1 && id(names[0]) && id(names[1])
 }
 
+// relationBetween is --columns of three fields that may be triples.
+const relationBetween = "src,relation,dst"
+
 // suggestion is what --columns might say.
 func suggestion(t *textSample, byPlace []string) string {
 	out := slices.Clone(byPlace)
@@ -236,7 +243,7 @@ func suggestion(t *textSample, byPlace []string) string {
 		}
 	}
 	if len(byPlace) == 2 && len(t.names) == 3 && t.cols[1].Text && !t.cols[2].Empty {
-		return "src,relation,dst"
+		return relationBetween
 	}
 	return strings.Join(out, ",")
 }
