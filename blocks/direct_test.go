@@ -2,6 +2,8 @@ package blocks_test
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
 )
 
 // TestDirectWrites checks that a large file is the same bytes whether it is
@@ -47,5 +50,39 @@ func TestDirectWrites(t *testing.T) {
 	}))
 	if got := write(fs, dir+"/refused"); !bytes.Equal(got, want) || !refused {
 		t.Errorf("refused (%v): other bytes than in memory", refused)
+	}
+}
+
+// TestDirectReads: whole files and their ends, aligned or not, are read as they are.
+func TestDirectReads(t *testing.T) {
+	want := make([]byte, 3*blocks.Alignment+17)
+	for i := range want {
+		want[i] = byte(i * i >> 3)
+	}
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, want, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	slab, err := blockio.AllocSlab(1<<20, blockio.SlabOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slab.Free()
+	for _, c := range []struct{ from, length, at int }{
+		{0, 4 * blocks.Alignment, 0}, {0, 2 * blocks.Alignment, blocks.Alignment}, {0, 4 * blocks.Alignment, 2 * blocks.Alignment},
+		{1, 100, 0}, {0, 100, 33}, {0, blocks.Alignment, 3*blocks.Alignment - 1}, {0, blocks.Alignment, len(want)},
+	} {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := slab.Bytes()[c.from:][:c.length]
+		n, err := blocks.ReadDirect(f, b, int64(c.at))
+		if expect := want[c.at:min(len(want), c.at+c.length)]; err != nil || !bytes.Equal(b[:n], expect) {
+			t.Errorf("%d bytes at %d into a buffer at %d: %d bytes, %v", c.length, c.at, c.from, n, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
@@ -176,32 +177,61 @@ func release(b []byte) { buffers <- b }
 // kept fills dst from a place in a chunk that is kept; false if it is not, or damaged. The whole of it is checked once.
 func (c *cache) kept(f *File, chunk int64, dst []byte, at int64) bool {
 	path := c.path(f, chunk)
+	if h := hold(path, !c.wasRight(f, chunk)); h != nil {
+		defer let(h)
+		h.once.Do(func() { h.whole = c.check(path, f, chunk, h.take()) })
+		return copy(dst, h.whole[min(at, int64(len(h.whole))):]) == len(dst)
+	}
 	r, err := os.Open(path)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = r.Close() }()
-	info, err := r.Stat()
-	if err != nil || info.Size() != f.chunkLen(chunk) {
+	c.touch(r, path)
+	from, b := at, dst
+	if at%blocks.Alignment != 0 || len(dst)%blocks.Alignment != 0 || !aligned(dst) {
+		buffer := take()
+		defer release(buffer)
+		from -= at % blocks.Alignment
+		b = buffer[:min(chunkBytes, (at-from+int64(len(dst))+blocks.Alignment-1)/blocks.Alignment*blocks.Alignment)]
+	}
+	n, err := blocks.ReadDirect(r, b, from)
+	if err != nil || int64(n) < at-from+int64(len(dst)) {
 		return false
 	}
-	if time.Since(info.ModTime()) > touchAge {
+	if &b[0] != &dst[0] {
+		copy(dst, b[at-from:])
+	}
+	return true
+}
+
+// check reads a chunk's file into a buffer, and returns what of it the chunk is; nothing where it is not right.
+func (c *cache) check(path string, f *File, chunk int64, buffer []byte) []byte {
+	r, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = r.Close() }()
+	c.touch(r, path)
+	n, err := blocks.ReadDirect(r, buffer, 0)
+	if err != nil || !f.right(chunk, buffer[:n]) {
+		return nil
+	}
+	c.isRight(f, chunk)
+	return buffer[:n]
+}
+
+// touch says that a chunk is used, which eviction goes by.
+func (c *cache) touch(r *os.File, path string) {
+	if info, err := r.Stat(); err == nil && time.Since(info.ModTime()) > touchAge {
 		now := time.Now()
 		_ = os.Chtimes(path, now, now) // a folder that cannot be written to evicts nothing either
 	}
-	if c.wasRight(f, chunk) {
-		_, err := r.ReadAt(dst, at)
-		return err == nil
-	}
-	whole := take()
-	defer release(whole)
-	b := whole[:f.chunkLen(chunk)]
-	if _, err := io.ReadFull(r, b); err != nil || !f.right(chunk, b) {
-		return false
-	}
-	c.isRight(f, chunk)
-	copy(dst, b[at:])
-	return true
+}
+
+// aligned reports whether a buffer begins where direct reads may.
+func aligned(b []byte) bool {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%blocks.Alignment == 0
 }
 
 // wasRight reports whether this process has checked a chunk.
