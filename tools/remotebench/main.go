@@ -17,10 +17,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
-	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +25,7 @@ import (
 	"time"
 
 	"github.com/gstore/gstore/store/remote"
+	"github.com/gstore/gstore/tools/remotebench/served"
 )
 
 func main() {
@@ -58,33 +55,32 @@ type bench struct {
 	address string
 }
 
-const bucketName = "bench"
-
 func (b *bench) run(ctx context.Context) (err error) {
 	if b.folder, err = os.MkdirTemp(b.dir, "remotebench-*"); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
-	stop, err := b.start()
+	bucket, stop, err := served.Start(served.Options{Server: b.server, Folder: filepath.Join(b.folder, "server"), MBPerSecond: b.rate, Latency: b.latency})
 	if err != nil {
 		return err
 	}
 	defer stop()
+	b.address = bucket("store")
 	if _, err := b.command("push", b.store, b.address); err != nil {
 		return err
 	}
-	bucket, err := remote.Open(b.address)
+	objects, err := remote.Open(b.address)
 	if err != nil {
 		return err
 	}
-	s, err := remote.Read(ctx, bucket, 0)
+	s, err := remote.Read(ctx, objects, 0)
 	if err != nil {
 		return err
 	}
 	var sent, disk, cold, warm []float64
 	for range b.repeats {
 		began := time.Now()
-		if err := sendAll(ctx, bucket, s); err != nil {
+		if err := sendAll(ctx, objects, s); err != nil {
 			return err
 		}
 		sent = append(sent, time.Since(began).Seconds())
@@ -115,111 +111,6 @@ func (b *bench) run(ctx context.Context) (err error) {
 }
 
 func (b *bench) cache() string { return filepath.Join(b.folder, "cache") }
-
-// start starts the server, and the proxy where one is asked for.
-func (b *bench) start() (stop func(), err error) {
-	root := filepath.Join(b.folder, "server")
-	if err := os.MkdirAll(filepath.Join(root, bucketName), 0o777); err != nil {
-		return nil, err
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	host := l.Addr().String()
-	if err := l.Close(); err != nil {
-		return nil, err
-	}
-	const user, password = "bench", "not-a-secret"
-	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": password, "AWS_REGION": "us-east-1", "ROOT_ACCESS_KEY": user, "ROOT_SECRET_KEY": password} {
-		if err := os.Setenv(name, value); err != nil {
-			return nil, err
-		}
-	}
-	cmd := exec.Command(b.server, "--quiet", "--port", host, "posix", root)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	stop = func() { _, _ = cmd.Process.Kill(), cmd.Wait() }
-	for range 200 {
-		c, err := net.Dial("tcp", host)
-		if err == nil {
-			_ = c.Close()
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if b.rate > 0 || b.latency > 0 {
-		p, err := b.proxy(host)
-		if err != nil {
-			stop()
-			return nil, err
-		}
-		host = p
-	}
-	b.address = "s3://" + bucketName + "/store?endpoint=http://" + host
-	return stop, nil
-}
-
-// proxy hands requests on to the server, later, and answers no faster than the rate.
-func (b *bench) proxy(server string) (host string, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	p := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(&url.URL{Scheme: "http", Host: server})
-		r.Out.Host = r.In.Host // which is signed
-	}}
-	if b.rate > 0 {
-		w := &wire{perByte: 1e9 / (b.rate * 1e6)}
-		p.ModifyResponse = func(r *http.Response) error {
-			r.Body = paced{r.Body, w}
-			return nil
-		}
-	}
-	go func() { //nolint:errcheck // it ends with the process
-		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			time.Sleep(b.latency)
-			p.ServeHTTP(w, r)
-		}))
-	}()
-	return l.Addr().String(), nil
-}
-
-// wire is what answers share.
-type wire struct {
-	perByte float64 // nanoseconds
-	mu      sync.Mutex
-	free    time.Time // when the bytes so far have passed
-}
-
-// pass waits until n bytes have passed.
-func (w *wire) pass(n int) {
-	w.mu.Lock()
-	if now := time.Now(); w.free.Before(now) {
-		w.free = now
-	}
-	w.free = w.free.Add(time.Duration(float64(n) * w.perByte))
-	wait := time.Until(w.free)
-	w.mu.Unlock()
-	if wait > 5*time.Millisecond { // sleeps are longer than asked
-		time.Sleep(wait)
-	}
-}
-
-type paced struct {
-	io.ReadCloser
-	wire *wire
-}
-
-// Read implements [io.Reader].
-func (p paced) Read(b []byte) (int, error) {
-	n, err := p.ReadCloser.Read(b)
-	p.wire.pass(n)
-	return n, err
-}
 
 // epoch trains for one epoch and returns its seconds.
 func (b *bench) epoch(store string) (float64, error) {
