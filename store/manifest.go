@@ -318,6 +318,12 @@ func (m *Manifest) Task() string {
 	return TaskLink
 }
 
+// Lists reports whether there is an edge list called name that has edges.
+func (m *Manifest) Lists(name string) bool {
+	l, err := m.EdgeList(name)
+	return err == nil && l.Rows > 0
+}
+
 // EdgeList returns the edge list called name.
 func (m *Manifest) EdgeList(name string) (*EdgeListInfo, error) {
 	for i := range m.EdgeLists {

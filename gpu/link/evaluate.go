@@ -165,7 +165,7 @@ func (s *session) evaluate(ctx context.Context, r *Epoch, embeddings eval.Embedd
 	}
 	start := time.Now()
 	lists := []string{"valid"}
-	if _, err := s.st.Manifest().EdgeList("test"); err == nil && last {
+	if last && s.st.Manifest().Lists("test") {
 		lists = append(lists, "test")
 	}
 	metrics, err := s.eval.Run(ctx, s.t.queue, s.t.model, embeddings, lists...)

@@ -131,8 +131,8 @@ func checkStore(m *store.Manifest, ranks bool) error {
 	if m.Nodes > 1<<32-1 {
 		return fmt.Errorf("train: %d nodes, evaluation in memory numbers them with 32 bits", m.Nodes)
 	}
-	if _, err := m.EdgeList("valid"); err != nil && ranks {
-		return fmt.Errorf("train: %w", err)
+	if ranks && !m.Lists("valid") {
+		return fmt.Errorf("train: %w: edge list %q, with edges", store.ErrNotFound, "valid")
 	}
 	return nil
 }
@@ -146,10 +146,7 @@ func checkEdges(m *store.Manifest) error {
 }
 
 // evaluable reports whether a store has the edges that training validates with.
-func evaluable(m *store.Manifest) bool {
-	_, err := m.EdgeList("valid")
-	return err == nil
-}
+func evaluable(m *store.Manifest) bool { return m.Lists("valid") }
 
 // Config is the configuration in full: the plan chosen, its partitions in memory.
 func (l *Loader) Config() Config { return l.cfg }

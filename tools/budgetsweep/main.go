@@ -1,7 +1,7 @@
 // Command budgetsweep shows that budgets are monotone: more --mem never refuses what less accepted, and never trains a worse model by
 // more than noise. For each graph it asks for the smallest budget, trains once without a bound to see what memory takes, and goes from
 // one to the other in equal ratios. At each budget "gstore ingest INPUT STORE --mem M" and "gstore train STORE --mem M" run with no other
-// choice, so that a store made within M must train within M.
+// choice, so that a store made within M must train within M, or ingest warns that it will not.
 //
 //	go build -o /tmp/gstore ./tools/gstore && go run ./tools/budgetsweep -gstore /tmp/gstore [-steps 12] [-seeds 3] [-only debdeps]
 //

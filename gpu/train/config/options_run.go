@@ -16,7 +16,7 @@ func learningOptions() []option {
 	return []option{
 		{
 			Field: func(c *Config) any { return &c.BatchSize }, Group: options.Optimiser,
-			Help: "target nodes or edges of a mini-batch; 500 or 250 are chosen, two or four to a step, where that leaves room for " +
+			Help: "target nodes or edges of a mini-batch; as few as 62 are chosen, up to 16 to a step, where that leaves room for " +
 				"all neighbours and partitions would lose accuracy",
 			Default: 1000, Values: options.AtLeast(1),
 		},

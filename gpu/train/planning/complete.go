@@ -165,11 +165,11 @@ func fewAttended(c *config.Config, ctx context.Context, st *store.Store, info gp
 }
 
 // present is c with batches so small that all neighbours are within reach, by plan rows or in memory; nil where no such plan fits or is
-// worth its reads, or where a run over partitions, as of parts, is not expected to lose presentPoints.
+// worth its reads, or where a run over partitions, as of parts, is not expected to lose as much as [lossLooked].
 func present(c *config.Config, ctx context.Context, st *store.Store, info gpu.Info, once *Counted, parts *config.Config) (_ *config.Config, reason string, err error) {
 	halvings := 0
 	if c.BatchSizeAuto && c.Accumulate == 1 && len(c.VectorTypes) == 0 { // rows of a table step with every mini-batch
-		halvings = 2
+		halvings = 4
 	}
 	for i := range halvings + 1 {
 		d := *c
@@ -184,7 +184,7 @@ func present(c *config.Config, ctx context.Context, st *store.Store, info gpu.In
 			continue
 		}
 		o, err := expect(parts, ctx, st, info, once)
-		if err != nil || o == nil || o.LossPoints < presentPoints {
+		if err != nil || o == nil || o.LossPoints < lossLooked(st.Manifest().Nodes) {
 			return nil, "", err
 		}
 		reason := fmt.Sprintf("partitions would have %.0f %% of training nodes' neighbours within reach and lose about %.1f points of accuracy (a rough estimate)", 100*o.Kept, o.LossPoints)

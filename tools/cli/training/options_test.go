@@ -65,7 +65,7 @@ func TestTrainMistakes(t *testing.T) {
 		{[]string{"plan", cora, "--model", "gta"}, cli.ExitUsage, "did you mean gat?"},
 		{[]string{"trian", cora}, cli.ExitUsage, "did you mean train?"},
 		{[]string{"train", bare}, cli.ExitUsage, "has no labels"},
-		{[]string{"train", kg}, cli.ExitUsage, "has no edge list valid to rank"},
+		{[]string{"train", kg}, cli.ExitUsage, "has no edge list valid to rank, or one without edges"},
 	} {
 		code, stdout, stderr := clitest.Run(t, append(c.args, "--json")...)
 		if code != c.code || !strings.Contains(stderr, c.want) {

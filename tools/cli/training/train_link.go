@@ -73,8 +73,8 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		return command.Usage(err)
 	}
 	if cfg.EvalEvery >= 0 {
-		if _, err := st.Manifest().EdgeList("valid"); err != nil {
-			return command.Usagef("%s has no edge list valid to rank: ingest it anew with one, or with --split-random 90/5/5, or train without ranks, with --eval-every -1", st.Dir())
+		if !st.Manifest().Lists("valid") {
+			return command.Usagef("%s has no edge list valid to rank, or one without edges: ingest it anew with one, or with --split-random 90/5/5, or train without ranks, with --eval-every -1", st.Dir())
 		}
 	}
 	if !cfg.Resume && !o.overwrite {
@@ -123,8 +123,7 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		return planError(err)
 	}
 	s := &r.Summary
-	_, lacks := st.Manifest().EdgeList("test")
-	tested := lacks == nil
+	tested := st.Manifest().Lists("test")
 	if r.Config.EvalEvery > 0 {
 		end := metrics.End{ValidMRR: metrics.Number(s.ValidMRR)}
 		if tested {
