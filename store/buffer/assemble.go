@@ -133,8 +133,14 @@ func (a *assembler) assemble(ctx context.Context, s *scheduled, t *topologyPlan,
 	for k := range a.buckets {
 		st.newEdges += int64(a.buckets[k].Edges)
 	}
+	if len(a.buckets) > mostBuckets {
+		a.buckets = nil
+	}
 	return st, nil
 }
+
+// mostBuckets is how many stay for the next step, some 5 MB: a step of all 512 partitions of a store has 78 MB of them, and mostly no next.
+const mostBuckets = 128 * 128
 
 // decode opens and checks the step's new buckets.
 func (a *assembler) decode(ctx context.Context, s *scheduled, t *topologyPlan, staging []byte) error {

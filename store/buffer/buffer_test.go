@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -389,6 +390,36 @@ func TestMacroBatchesCancel(t *testing.T) {
 	if err := it.Start(hanoiPlan(4, 1)); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("Start after Close: %v", err)
 	}
+}
+
+// TestManyPartitionsLeaveNoBuckets: what a step of all of many partitions reads, a bucket for each pair, does not stay in the heap once the
+// step is there: of 160 partitions 7.5 MB.
+func TestManyPartitionsLeaveNoBuckets(t *testing.T) {
+	const parts = 160
+	sizes := make([]int, parts)
+	for p := range sizes {
+		sizes[p] = 3
+	}
+	s := writeToy(t, newToyGraph(rand.New(rand.NewPCG(11, 12)), sizes, 2_000, 1, false))
+	it, err := newBuffer(t.Context(), s.m, s, Options{Features: []string{"x"}, Labels: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Close()
+	held := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := held()
+	if err := it.Start(hanoiPlan(parts, parts)); err != nil || !it.Next() {
+		t.Fatal(err, it.Err())
+	}
+	if more := int64(held()) - int64(before); more > 3<<20 {
+		t.Errorf("the heap has %.1f MiB more than before the step", float64(more)/(1<<20))
+	}
+	runtime.KeepAlive(it)
 }
 
 // Descriptors and mappings are given back, whatever the iterator was doing.

@@ -118,6 +118,9 @@ func (w *memoryWatcher) Begin(a *budget.Account) {
 	w.account = *a
 	w.mu.Unlock()
 	LimitHeap(a.HeapBytes())
+	if heapBytes() > a.HeapBytes()+HeapBeside {
+		debug.FreeOSMemory() // what planning left behind: a heap that no longer grows is not collected, however low its bound
+	}
 	w.Mark("planned")
 }
 
