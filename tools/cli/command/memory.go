@@ -45,6 +45,8 @@ const MarkEnd = "end"
 type memoryWatcher struct {
 	file string // of marks; empty: none are taken
 
+	begun sync.Once // the first account: a server has one for each answer
+
 	mu      sync.Mutex
 	account budget.Account
 	holds   map[*hold]struct{}
@@ -118,9 +120,11 @@ func (w *memoryWatcher) Begin(a *budget.Account) {
 	w.account = *a
 	w.mu.Unlock()
 	LimitHeap(a.HeapBytes())
-	if heapBytes() > a.HeapBytes()+HeapBeside {
-		debug.FreeOSMemory() // what planning left behind: a heap that no longer grows is not collected, however low its bound
-	}
+	w.begun.Do(func() {
+		if heapBytes() > a.HeapBytes()+HeapBeside {
+			debug.FreeOSMemory() // what planning left behind: a heap that no longer grows is not collected, however low its bound
+		}
+	})
 	w.Mark("planned")
 }
 
