@@ -32,7 +32,7 @@ func ReadDirect(f *os.File, b []byte, at int64) (n int, err error) {
 		}
 		n, err = f.ReadAt(b, at)
 	}
-	if errors.Is(err, io.EOF) || direct && n%Alignment != 0 { // a short read is the last: one from between two blocks would be refused
+	if errors.Is(err, io.EOF) || direct && n%Alignment != 0 && errors.Is(err, syscall.EINVAL) { // the last read was short: one from between two blocks is refused
 		err = nil
 	}
 	return n, err

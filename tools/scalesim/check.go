@@ -190,10 +190,18 @@ func (e *checkedEpoch) flags(nodes int) []string {
 	if e.budget > 0 {
 		flags = append(flags, "--mem", fmt.Sprintf("%dMiB", 100+int(e.budget*float64(nodes)/1e6)))
 	}
-	if e.links {
-		return append(flags, "--eval-every", "-1", "--overwrite")
+	if !e.links {
+		flags = append(flags, "--layers", "2")
 	}
-	return append(flags, "--layers", "2", "--eval-every", "100")
+	return flags
+}
+
+// unranked are those of training alone: nothing is evaluated in between.
+func (e *checkedEpoch) unranked() []string {
+	if e.links {
+		return []string{"--eval-every", "-1", "--overwrite"}
+	}
+	return []string{"--eval-every", "100"}
 }
 
 // trained is an epoch's event of gstore train.
@@ -209,7 +217,7 @@ type trained struct {
 func (c *checker) epoch(ctx context.Context, e checkedEpoch, store string, nodes int) (t trained, err error) {
 	_ = exec.Command("sync").Run()
 	_ = os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0) // root's alone
-	out, err := c.command(ctx, slices.Concat([]string{"train", store, "--epochs", "1", "--json"}, e.flags(nodes))...)
+	out, err := c.command(ctx, slices.Concat([]string{"train", store, "--epochs", "1", "--json"}, e.flags(nodes), e.unranked())...)
 	if err != nil {
 		return t, err
 	}
@@ -240,8 +248,7 @@ func (c *checker) trainer(ctx context.Context, e checkedEpoch) (t trainer, err e
 
 // plan asks gstore what an epoch reads.
 func (c *checker) plan(ctx context.Context, e checkedEpoch, name string, nodes int) (p planned, err error) {
-	flags := slices.DeleteFunc(e.flags(nodes), func(f string) bool { return f == "--eval-every" || f == "100" || f == "-1" || f == "--overwrite" })
-	out, err := c.command(ctx, slices.Concat([]string{"plan", c.store(e.links, name), "--json", "--steps"}, flags)...)
+	out, err := c.command(ctx, slices.Concat([]string{"plan", c.store(e.links, name), "--json", "--steps"}, e.flags(nodes))...)
 	if err != nil {
 		return p, err
 	}

@@ -21,7 +21,6 @@ type epoch struct {
 	plan        string
 	first, next timeline // of a store that is at the object store at first, and of the epochs after
 	memory      float64  // bytes a machine
-	steps       int
 }
 
 // plans foretells the plans that train a graph on machines of a kind.
@@ -74,7 +73,7 @@ func memoryEpoch(g *graph, m *machine, machines int, whole float64) epoch {
 	for range machines {
 		first, next = append(first, []step{load, work}), append(next, []step{work})
 	}
-	return epoch{"memory", ranked(g, m, first, true), ranked(g, m, next, false), whole, 1}
+	return epoch{"memory", ranked(g, m, first, true), ranked(g, m, next, false), whole}
 }
 
 // rowsEpoch: each rank has the topology, and reads all columns once for every window of its mini-batches, whose rows it writes and reads again.
@@ -91,7 +90,7 @@ func rowsEpoch(g *graph, m *machine, machines int, room float64) epoch {
 	for range machines {
 		all = append(all, steps)
 	}
-	return epoch{"rows", ranked(g, m, all, true), ranked(g, m, all, false), g.topology() + room/4, len(steps)}
+	return epoch{"rows", ranked(g, m, all, true), ranked(g, m, all, false), g.topology() + room/4}
 }
 
 // hanoiEpoch: partitions are dealt to ranks by the product's own plan.
@@ -105,12 +104,12 @@ func hanoiEpoch(g *graph, m *machine, machines int, room float64) (epoch, error)
 	if err != nil {
 		return epoch{}, fmt.Errorf("%s: %w", g.name, err)
 	}
-	steps, most, err := dealt(g, m, machines, policy.Epoch(0), p, nil)
+	steps, err := dealt(g, m, machines, policy.Epoch(0), p, nil)
 	if err != nil {
 		return epoch{}, err
 	}
 	used := float64(2*c) * (g.nodes*g.rowBytes() + g.topology()) / float64(p)
-	return epoch{"hanoi", ranked(g, m, steps, true), ranked(g, m, steps, false), used, most}, nil
+	return epoch{"hanoi", ranked(g, m, steps, true), ranked(g, m, steps, false), used}, nil
 }
 
 // cometEpoch: a rank's partitions of the table are read, trained and written back; between two rounds they are handed over by the object store.
@@ -133,15 +132,15 @@ func cometEpoch(g *graph, m *machine, machines int, room float64) (epoch, error)
 		return epoch{}, fmt.Errorf("%s: %w", g.name, err)
 	}
 	edges := func(buffer.BucketID) uint64 { return uint64(g.edges / float64(p) / float64(p)) }
-	steps, most, err := dealt(g, m, machines, policy.Epoch(0), p, edges)
+	steps, err := dealt(g, m, machines, policy.Epoch(0), p, edges)
 	if err != nil {
 		return epoch{}, err
 	}
-	return epoch{"comet", ranked(g, m, steps, true), ranked(g, m, steps, false), float64(c)*part + float64(c*c)*g.edges*8/float64(p*p), most}, nil
+	return epoch{"comet", ranked(g, m, steps, true), ranked(g, m, steps, false), float64(c)*part + float64(c*c)*g.edges*8/float64(p*p)}, nil
 }
 
 // dealt is a plan's steps, of each rank.
-func dealt(g *graph, m *machine, machines int, plan buffer.Plan, p int, edges func(buffer.BucketID) uint64) (all [][]step, most int, err error) {
+func dealt(g *graph, m *machine, machines int, plan buffer.Plan, p int, edges func(buffer.BucketID) uint64) (all [][]step, err error) {
 	nodes := make([]uint64, p)
 	for k := range nodes {
 		nodes[k] = uint64(g.training / float64(p))
@@ -151,7 +150,7 @@ func dealt(g *graph, m *machine, machines int, plan buffer.Plan, p int, edges fu
 		r := macro.Ranks{Rank: rank, World: machines, Nodes: nodes, Edges: edges, BatchSize: perBatch}
 		deal, err := r.Deal(plan)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		var steps []step
 		var before map[store.PartitionID]bool
@@ -185,7 +184,7 @@ func dealt(g *graph, m *machine, machines int, plan buffer.Plan, p int, edges fu
 			x.compute /= float64(deal.Every)
 			steps, before = append(steps, x), now
 		}
-		all, most = append(all, steps), max(most, len(steps))
+		all = append(all, steps)
 	}
-	return all, most, nil
+	return all, nil
 }

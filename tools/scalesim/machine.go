@@ -17,7 +17,6 @@ func (w way) seconds(bytes, requests float64) float64 {
 
 // machine is what one rank runs on.
 type machine struct {
-	name       string
 	cores      float64 // as the system counts them
 	memory     float64 // bytes
 	disk       way     // reading
@@ -26,6 +25,8 @@ type machine struct {
 	server     way     // the object store, as this machine reaches it
 	network    way     // another rank
 	dollars    float64 // an hour
+	get        float64 // dollars that the object store takes for a request
+	keep       float64 // and for a GB and month
 }
 
 // servedBytes is the size of the requests that store/remote makes of an object store where it reads ahead.

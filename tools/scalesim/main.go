@@ -34,7 +34,12 @@ func main() {
 	flag.Float64Var(&m.disk.bytesPerSecond, "disk", m.disk.bytesPerSecond, "bytes a second that its disk reads")
 	flag.Float64Var(&m.diskWrites, "disk-writes", m.diskWrites, "bytes a second that it writes")
 	flag.Float64Var(&m.server.bytesPerSecond, "network", m.server.bytesPerSecond, "bytes a second that come from the object store")
+	flag.Float64Var(&m.diskBytes, "disk-bytes", m.diskBytes, "bytes that its disk has")
+	flag.Float64Var(&m.disk.latency, "disk-latency", m.disk.latency, "seconds that a request to it takes")
+	flag.Float64Var(&m.server.latency, "store-latency", m.server.latency, "seconds that a request to the object store takes")
 	flag.Float64Var(&m.dollars, "dollars", m.dollars, "an hour")
+	flag.Float64Var(&m.get, "dollars-get", m.get, "of a request to the object store")
+	flag.Float64Var(&m.keep, "dollars-stored", m.keep, "of a GB and month there")
 	flag.Parse()
 	m.network.bytesPerSecond = m.server.bytesPerSecond
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

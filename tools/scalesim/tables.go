@@ -9,19 +9,12 @@ import (
 // sold with, and prices those of late 2025; every one is a flag.
 func node() *machine {
 	return &machine{
-		name: "8 cores, 64 GiB, 1.9 TB of NVMe", cores: 8, memory: 64 << 30,
+		cores: 8, memory: 64 << 30,
 		disk: way{1.4e9, 100e-6, 32}, diskWrites: 1.1e9, diskBytes: 1.875e12,
 		server: way{.6e9, 30e-3, 16}, network: way{.6e9, 100e-6, 1},
-		dollars: .69,
+		dollars: .69, get: .4e-6, keep: .023,
 	}
 }
-
-// Prices of an object store.
-const (
-	dollarsGet    = .4e-6 // a request
-	dollarsPut    = 5e-6
-	dollarsStored = .023 // a GB and month
-)
 
 // machineCounts are the columns of the question.
 var machineCounts = []int{1, 2, 4, 8, 16, 32, 64}
@@ -31,7 +24,7 @@ func tables(w io.Writer, m *machine) error {
 	fmt.Fprintf(w, "| graph | nodes | edges | a row, bytes | store, GB | stored, $ a month | ingest here, CPU h | mini-batches an epoch | ms of one, on %g cores |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n", m.cores)
 	for i := range graphs {
 		g := &graphs[i]
-		fmt.Fprintf(w, "| %s | %s | %s | %.0f | %s | %.0f | %.1f | %s | %.1f |\n", g.name, count(g.nodes), count(g.edges), g.rowBytes(), number(g.stored()/1e9), g.stored()/1e9*dollarsStored, g.ingest()/3600, count(g.batches()), 1e3*g.batchSeconds(m))
+		fmt.Fprintf(w, "| %s | %s | %s | %.0f | %s | %.0f | %.1f | %s | %.1f |\n", g.name, count(g.nodes), count(g.edges), g.rowBytes(), number(g.stored()/1e9), g.stored()/1e9*m.keep, g.ingest()/3600, count(g.batches()), 1e3*g.batchSeconds(m))
 	}
 	for i := range graphs {
 		g := &graphs[i]
@@ -55,7 +48,7 @@ func tables(w io.Writer, m *machine) error {
 
 // dollars are those of machines for an epoch, and of what they ask of the object store.
 func dollars(t timeline, m *machine, machines int) string {
-	d := float64(machines)*m.dollars*t.seconds/3600 + t.requests*dollarsGet
+	d := float64(machines)*m.dollars*t.seconds/3600 + t.requests*m.get
 	if d < 1 {
 		return fmt.Sprintf("%.2f", d)
 	}
