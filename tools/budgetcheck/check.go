@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 
+	"github.com/gstore/gstore/tools/budgetcheck/child"
 	"github.com/gstore/gstore/tools/cli/command"
 )
 
@@ -25,9 +22,6 @@ var factors = []float64{1, 1.25, 2}
 
 // tooSmall is a budget that every command must refuse.
 const tooSmall = "1MiB"
-
-// smallest finds the budget, in MiB, that a refusal names.
-var smallest = regexp.MustCompile(`the smallest that works is (\d+) ?MiB`)
 
 // checker runs the combinations of commands, graphs and budgets.
 type checker struct {
@@ -84,15 +78,11 @@ func (c *checker) check(ctx context.Context, g graph, dir string, k check) error
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	found := smallest.FindStringSubmatch(said)
-	if err == nil || found == nil {
+	least, named := child.Smallest(said)
+	if err == nil || !named {
 		c.done++
 		c.breaks("%s, %s: --mem %s: %v: %s: expected a refusal that names the smallest budget", g.name, k.name, tooSmall, err, strings.TrimSpace(said))
 		return nil
-	}
-	least, err := strconv.Atoi(found[1])
-	if err != nil {
-		return err
 	}
 	for _, f := range factors {
 		budget := int64(float64(least)*f) << 20
@@ -164,18 +154,8 @@ func (c *checker) marks() string { return filepath.Join(c.dir, "marks") }
 
 // child runs gstore and returns what it wrote to standard error and its peak resident bytes.
 func (c *checker) child(ctx context.Context, args []string) (said string, peak int64, err error) {
-	cmd := exec.CommandContext(ctx, c.command, args...)
-	var errs bytes.Buffer
-	cmd.Stderr, cmd.Env = &errs, append(os.Environ(), command.MemoryMarksEnv+"="+c.marks())
-	err = cmd.Run()
-	if cmd.ProcessState == nil {
-		return "", 0, err
-	}
-	// The kernel counts in what this process had when it forked: it must stay small itself.
-	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		peak = u.Maxrss << 10
-	}
-	return errs.String(), peak, err
+	_, errs, peak, err := child.Run(ctx, c.command, []string{command.MemoryMarksEnv + "=" + c.marks()}, args...)
+	return string(errs), peak, err
 }
 
 func (c *checker) breaks(format string, args ...any) {

@@ -8,13 +8,12 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"github.com/gstore/gstore/tools/budgetcheck/child"
 )
 
 // sweep goes over budgets.
@@ -37,9 +36,6 @@ type outcome struct {
 	peak    int64     // bytes, the most of ingest and training
 	seconds float64   // of training, the mean
 }
-
-// smallest finds the budget, in MiB, that a refusal names.
-var smallest = regexp.MustCompile(`the smallest that works is (\d+) ?MiB`)
 
 // graph sweeps over the budgets of one graph.
 func (s *sweep) graph(ctx context.Context, g graph) error {
@@ -65,13 +61,9 @@ func (s *sweep) graph(ctx context.Context, g graph) error {
 		return fmt.Errorf("without a budget: %s", whole.refused)
 	}
 	_, said, _, _ := s.child(ctx, slices.Concat([]string{"ingest", input, filepath.Join(dir, "store"), "--mem", "1MiB"}, g.ingest))
-	found := smallest.FindStringSubmatch(said)
-	if found == nil {
+	least, named := child.Smallest(said)
+	if !named {
 		return fmt.Errorf("ingest --mem 1MiB says %q, expected the smallest budget", said)
-	}
-	least, err := strconv.Atoi(found[1])
-	if err != nil {
-		return err
 	}
 	most := max(float64(whole.peak>>20)*1.1, float64(least)*2)
 	var taken []outcome
@@ -141,7 +133,7 @@ func (s *sweep) budget(ctx context.Context, g graph, input, dir string, mib int)
 		for _, args := range [][]string{slices.Concat([]string{"ingest", input, store}, numbered, g.ingest), slices.Concat([]string{"train", store}, numbered, g.train)} {
 			out, said, peak, err := s.child(ctx, args)
 			if err != nil {
-				if ctx.Err() != nil || mib == 0 || !smallest.MatchString(said) {
+				if _, named := child.Smallest(said); ctx.Err() != nil || mib == 0 || !named {
 					return o, fmt.Errorf("gstore %s: %w: %s", strings.Join(args, " "), errors.Join(err, ctx.Err()), said)
 				}
 				o.refused = args[0] + ": " + said
@@ -202,20 +194,10 @@ func moments(x []float64) (mean, sem float64) {
 
 // child runs gstore. said is what it wrote to standard error, and the message of its last event where it failed; peak its peak resident bytes.
 func (s *sweep) child(ctx context.Context, args []string) (out []byte, said string, peak int64, err error) {
-	cmd := exec.CommandContext(ctx, s.command, args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err = cmd.Run()
-	if cmd.ProcessState == nil {
-		return nil, "", 0, err
-	}
-	// The kernel counts in what this process had when it forked: it must stay small itself.
-	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		peak = u.Maxrss << 10
-	}
-	said = stderr.String()
+	out, errs, peak, err := child.Run(ctx, s.command, nil, args...)
+	said = string(errs)
 	if err != nil {
-		said += stdout.String()[max(0, stdout.Len()-4000):]
+		said += string(out[max(0, len(out)-4000):])
 	}
-	return stdout.Bytes(), strings.TrimSpace(said), peak, err
+	return out, strings.TrimSpace(said), peak, err
 }
