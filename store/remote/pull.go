@@ -54,10 +54,7 @@ func Pull(ctx context.Context, b Bucket, dir string, o PullOptions) (p Moved, er
 	if err := os.MkdirAll(d.temp, 0o777); err != nil {
 		return p, err
 	}
-	lock, err := meta.NewEnv(d.temp, nil, 0).Lock(ctx, meta.LockWriter, true, 0)
-	if errors.Is(err, store.ErrLocked) {
-		return p, fmt.Errorf("%w: another pull is at work in %s", store.ErrLocked, d.temp)
-	}
+	lock, err := d.alone(ctx)
 	if err != nil {
 		return p, err
 	}
@@ -105,6 +102,38 @@ type download struct {
 type tally struct {
 	mu   sync.Mutex
 	done int64
+}
+
+// alone locks the temporary folder against other pulls. The LOCK in it may be the old store's, as [store.Replace] links it: where a pull was
+// killed at its last step, this one would lock itself out.
+func (d *download) alone(ctx context.Context) (*meta.Lock, error) {
+	e, old := meta.NewEnv(d.temp, nil, 0), meta.NewEnv(d.dir, nil, 0)
+	path := e.Path(meta.LockName)
+	linked := func() bool {
+		a, err := os.Stat(path)
+		b, oldErr := os.Stat(old.Path(meta.LockName))
+		return err == nil && oldErr == nil && os.SameFile(a, b)
+	}
+	if linked() {
+		lock, err := old.Lock(ctx, meta.LockWriter, true, 0) // who replaces the store has it
+		if err != nil {
+			return nil, fmt.Errorf("another pull, or a writer, is at work in %s: %w", d.dir, err)
+		}
+		if linked() {
+			err = os.Remove(path)
+		}
+		if err = errors.Join(err, lock.Close()); err != nil {
+			return nil, err
+		}
+	}
+	lock, err := e.Lock(ctx, meta.LockWriter, true, 0)
+	if err == nil && !lock.Of(path) { // it was replaced after it was opened
+		err = errors.Join(store.ErrLocked, lock.Close())
+	}
+	if errors.Is(err, store.ErrLocked) {
+		return nil, fmt.Errorf("%w: another pull is at work in %s", store.ErrLocked, d.temp)
+	}
+	return lock, err
 }
 
 // files puts all files of the snapshot into the temporary folder, durably.

@@ -151,6 +151,38 @@ func TestPushPull(t *testing.T) {
 	}
 }
 
+// A pull that was killed at its last step, with the store's own LOCK in the folder that takes its place or that it took the place of, is
+// ended by the next one.
+func TestPullEndsExchange(t *testing.T) {
+	dir, b := makeStore(t, 300), open(t)
+	push(t, b, dir)
+	there := filepath.Join(t.TempDir(), "there")
+	for range 2 {
+		if _, err := remote.Pull(t.Context(), b, there, remote.PullOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		same(t, dir, there)
+		commit(t, dir)
+		push(t, b, dir)
+		if err := os.Mkdir(there+remote.PullSuffix, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Link(filepath.Join(there, "LOCK"), filepath.Join(there+remote.PullSuffix, "LOCK")); err != nil {
+			t.Fatal(err)
+		}
+		w, err := store.OpenWriter(there, store.WriterOptions{}) // it may be the other pull
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := remote.Pull(t.Context(), b, there, remote.PullOptions{}); !errors.Is(err, store.ErrLocked) {
+			t.Errorf("beside a writer: %v", err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Two stores that have grown apart do not hide each other's versions and runs.
 func TestConflict(t *testing.T) {
 	dir, b := makeStore(t, 40), open(t)

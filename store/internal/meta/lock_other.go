@@ -22,4 +22,6 @@ func lockByte(context.Context, string, int64, bool, time.Duration) (*Lock, error
 	return nil, fmt.Errorf("stores on %s cannot be locked; gstore runs on linux and darwin", runtime.GOOS)
 }
 
+func (*Lock) Of(string) bool { return false }
+
 func (*Lock) Close() error { return nil }

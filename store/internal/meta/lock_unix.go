@@ -67,6 +67,16 @@ func lockByte(ctx context.Context, path string, offset int64, exclusive bool, ti
 	}
 }
 
+// Of reports whether the file that is locked is the one that has this name now.
+func (l *Lock) Of(path string) bool {
+	locked, err := l.f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(path)
+	return err == nil && os.SameFile(locked, named)
+}
+
 // Close releases the lock. A nil lock closes to nothing.
 func (l *Lock) Close() error {
 	if l == nil || l.f == nil {
