@@ -113,6 +113,7 @@ const childArgs = "GSTORE_TEST_ARGS"
 func Main(m *testing.M) {
 	if args, ok := os.LookupEnv(childArgs); ok {
 		os.Args = append(os.Args[:1], strings.Split(args, "\n")...)
+		command.HeapBeside = 0
 		os.Exit(cli.Main())
 	}
 	os.Exit(m.Run())
