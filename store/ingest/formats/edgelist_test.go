@@ -159,9 +159,10 @@ func TestEdgeListBadInput(t *testing.T) {
 // What can be read in two ways is refused, with the flag that says which.
 func TestEdgeListAmbiguous(t *testing.T) {
 	tests := []struct{ name, text, want string }{
-		{"other names", "follower,followee\n1,2\n", "--header yes --columns src,dst"},
-		{"other names of strings", "user_id,item_id\nu1,i1\n", "--header yes"},
-		{"names of more columns", "user_id,item_id,action,rating,ts\n1,10,buy,4.5,17\n", "--header yes --columns src,dst,-,rating,ts"},
+		{"other names", "buyer,product\n1,2\n", "--header yes --columns src,dst"},
+		{"numbered names of strings", "user1,user2\nann,bob\n", "--header yes or --header no"},
+		{"other names of strings", "user_name,item_name\nu1,i1\n", "--header yes"},
+		{"names of more columns", "user_name,item_name,action,rating,ts\n1,10,buy,4.5,17\n", "--header yes --columns src,dst,-,rating,ts"},
 		{"fields left over", "1,2,5\n2,3,6\n", "3 fields, of which 1 are left over; say what each is with --columns, such as --columns src,dst,weight"},
 		{"a relation left over", "a,likes,3\nb,hates,4\n", "--columns src,relation,dst"},
 		{"names that are nodes too", "head,tail\ntail,head\n", "--header yes or --header no"},

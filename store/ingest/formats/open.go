@@ -2,6 +2,7 @@ package formats
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,8 +106,8 @@ var known = []form{
 	{name: "tables", folder: layouts.IsTables, nodes: true, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenTables(o.FS, path, o.Text, o.Nodes, o.NodeColumns)
 	}},
-	{name: "edgelist", file: ending(".tsv", ".csv", ".txt", ".edges", ".el"), folder: tables.HoldsText, nodes: true,
-		export: exportedTable, open: openEdges("edgelist")},
+	{name: edgelistFormat, file: ending(".tsv", ".csv", ".txt", ".edges", ".el"), folder: tables.HoldsText, nodes: true,
+		export: exportedTable, open: openEdges(edgelistFormat)},
 	{name: "parquet", file: ending(".parquet"), folder: tables.HoldsParquet, nodes: true,
 		export: exportedTable, open: openEdges("parquet")},
 	{name: "npz", file: ending(".npz"), folder: holdsNPZ, open: openNPZ},
@@ -193,8 +194,11 @@ func (o *Options) checkNamed(d *ingest.Description) error {
 // label is the first of the labels that were named; "" = none was.
 func (o *Options) label() string { return strings.Join(o.Text.Label[:min(1, len(o.Text.Label))], "") }
 
-// databaseFormat is the name of the format of databases.
-const databaseFormat = "database"
+// Names of formats that are chosen by more than a file's name.
+const (
+	databaseFormat = "database"
+	edgelistFormat = "edgelist"
+)
 
 func openDatabase(path string, o Options, draft bool) (*database.Source, error) {
 	if len(o.Text.Skip)+len(o.Text.Use) > 0 {
@@ -317,7 +321,13 @@ func detect(fs vfs.FS, path string) (*form, error) {
 	if ending(".xlsx", ".xls", ".ods")(strings.ToLower(base)) {
 		return nil, ingest.Inputf(path, "a spreadsheet is not read: save its sheets as CSV or Parquet")
 	}
+	if strings.HasSuffix(strings.ToLower(base), ".mtx") {
+		return nil, ingest.Inputf(path, "a Matrix Market file is not read: scipy.io.mmread makes of it what Python's gstore.ingest takes")
+	}
 	if !info.IsDir() {
+		if text.FirstFields(fs, path) != nil {
+			return &known[slices.Index(Names(), edgelistFormat)], nil
+		}
 		return nil, ingest.Inputf(path, "unknown kind of file; name its format (%s)", strings.Join(Names(), ", "))
 	}
 	if _, err := fs.Stat(fs.PathJoin(path, meta.MetaName)); err == nil {
@@ -326,7 +336,7 @@ func detect(fs vfs.FS, path string) (*form, error) {
 		}
 	}
 	return nil, ingest.Inputf(path, "no known layout: expected edge_index.npy, raw/edge.csv.gz, processed, edges.csv, edges.parquet, "+
-		"edges/SOURCE-NAME-DESTINATION.csv, train.npy or train.tsv of triples, or manifest.yaml or schema.yaml of a database's tables (of tables without, --format database)")
+		"edges/SOURCE-NAME-DESTINATION.csv, train.npy or train.tsv of triples, or manifest.yaml or schema.yaml of a database's tables (of tables without, --format database)%s", likelyCommands(fs, path))
 }
 
 // named recognises a file by its name, ending by the end of it.
@@ -369,7 +379,14 @@ func openEdges(name string) func(string, Options) (ingest.Source, error) {
 		if src, err := labelledEdges(path, o); src != nil || err != nil {
 			return src, err
 		}
-		return tables.OpenEdges(o.FS, path, name, o.Text, o.Nodes, o.NodeColumns)
+		if src, err := openBetweenTypes(path, o); src != nil || err != nil {
+			return src, err
+		}
+		src, err := tables.OpenEdges(o.FS, path, name, o.Text, o.Nodes, o.NodeColumns)
+		if errors.Is(err, ingest.ErrInput) && o.Nodes == nil { // a folder of several tables is no table's parts
+			err = fmt.Errorf("%w%s", err, likelyCommands(o.FS, path))
+		}
+		return src, err
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gstore/gstore/gpu/options"
 	"github.com/gstore/gstore/store/remote"
@@ -69,12 +70,22 @@ func IsUsage(err error) bool {
 
 // ExactArgs is cobra.ExactArgs as a usage error that names the arguments.
 func ExactArgs(names ...string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return Usagef("expected %d argument(s) %v, got %d", len(names), names, len(args))
+			return Usagef("expected %d argument(s) %v, got %d%s", len(names), names, len(args), loneValue(cmd, args))
 		}
 		return nil
 	}
+}
+
+// loneValue says of a flag which may stand without a value, and does, that its value follows an equals sign.
+func loneValue(cmd *cobra.Command, args []string) (hint string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.NoOptDefVal != "" && f.NoOptDefVal != "true" && f.Value.String() == f.NoOptDefVal && len(args) > 0 {
+			hint = fmt.Sprintf("; a value of --%s follows an equals sign: --%s=%s", f.Name, f.Name, args[len(args)-1])
+		}
+	})
+	return hint
 }
 
 // SomeArgs takes one argument or more, and names them.

@@ -92,7 +92,7 @@ func bindTasks(fs *pflag.FlagSet, n *config.Config, reuse *string, l *link.Confi
 }
 
 func (o *trainOptions) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.task, "task", "auto", "auto (the store's), node, link, temporal: the edges that come next, of a store whose edges have times; or targets: of rows of a database, as --targets has them")
+	fs.StringVar(&o.task, "task", "auto", "auto (the store's), node, link, temporal: the edges that come next, of a store whose edges have times (auto where it has nothing else to learn); or targets: of rows of a database, as --targets has them")
 	o.bound = bindTasks(fs, &o.node, &o.reuse, &o.link, &o.moments, &o.targets)
 	o.reads.flags(fs)
 	command.ScratchFlag(fs, &o.reads.scratch)
@@ -145,6 +145,12 @@ func (o *trainOptions) checkNode(m *store.Manifest) error {
 		return command.Usage(err)
 	}
 	return nil
+}
+
+// learnsMoments reports whether edges that come next are all that can be learned of a store.
+func learnsMoments(m *store.Manifest) bool {
+	_, err := m.TimeColumn()
+	return err == nil && m.Labels() == nil && len(m.EdgeLists) == 0 && m.Task() == ""
 }
 
 // checkLabels refuses a store that has nothing to learn, with what to ingest.
@@ -205,7 +211,8 @@ func newTrain(e *command.Env, o *trainOptions) *cobra.Command {
 		Short: "Train a graph neural network on a store",
 		Long: `Train a graph neural network on a store, in memory or out of core. The task is
 the store's: node classification where nodes have labels, link prediction with
-learned embeddings where there are lists of edges to predict.
+learned embeddings where there are lists of edges to predict, and else, where
+edges have times, the edges that come next.
 
 After each epoch the validation accuracy is computed with all neighbours over
 the whole graph; the best epoch's model is kept, tested, and saved with the
@@ -296,6 +303,12 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 			err = cerr
 		}
 	}()
+	if o.task == "auto" && learnsMoments(st.Manifest()) {
+		o.task = "temporal"
+		if !e.JSON && !e.Quiet {
+			fmt.Fprintln(e.Stderr, "the store has no labels, and no lists of edges to predict, but its edges have times: what is learned is where a node's next edge leads (--task temporal)")
+		}
+	}
 	switch o.task {
 	case "temporal":
 		return nil, runTrainTemporal(ctx, e, st, dir, o)

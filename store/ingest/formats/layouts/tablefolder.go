@@ -110,30 +110,40 @@ func OpenTables(fs vfs.FS, dir string, o table.Options, nodes []string, columns 
 	if len(columns) > 0 && len(columns) != len(named) {
 		return nil, fmt.Errorf("%w: %d lists of columns for %d tables of nodes, %q", ingest.ErrOptions, len(columns), len(named), named)
 	}
-	var types []string
-	for k, n := range named {
-		if types = append(types, n.Kind); len(columns) > 0 {
+	for k := range named {
+		if len(columns) > 0 {
 			named[k].Columns = columns[k]
 		}
+	}
+	return s, s.openTypes(o, named)
+}
+
+// openTypes opens the tables of edges and of nodes.
+func (s *tableFolder) openTypes(o table.Options, named []tables.Named) error {
+	var types []string
+	for _, n := range named {
+		types = append(types, n.Kind)
 	}
 	for _, e := range s.edges {
 		types = append(types, e.src, e.dst)
 	}
-	if err := tables.SetTypes(s.Source, dir, types, o.Like); err != nil {
-		return nil, err
+	if err := tables.SetTypes(s.Source, s.dir, types, o.Like); err != nil {
+		return err
 	}
 	for _, t := range s.Desc.NodeTypes {
 		s.first[t.Name], s.count[t.Name] = 0, -1 // known to addEdges, which leaves ids that are strings alone
 	}
-	if err := s.openEdges(o); err != nil {
-		return nil, err
+	if err := s.openEdges(o); err != nil || len(named) == 0 {
+		return err
 	}
-	if len(named) > 0 {
-		if err := tables.AddNodes(s.Source, fs, named, o); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
+	return tables.AddNodes(s.Source, s.fs, named, o)
+}
+
+// OpenBetween opens one table of edges between nodes of two types.
+func OpenBetween(fs vfs.FS, path, src, rel, dst string, o table.Options) (ingest.Source, error) {
+	o.IDs = store.IDsStrings
+	s := &tableFolder{typedGraph: newTypedGraph("tables", fs, path), edges: []tableFile{{name: rel, path: path, src: src, rel: rel, dst: dst}}}
+	return s, s.openTypes(o, nil)
 }
 
 // List finds the tables, whose names must be told apart.

@@ -12,10 +12,10 @@ import (
 	"github.com/gstore/gstore/store/ingest/formats/parts"
 )
 
-// typeOf is the type that a column is called by, TYPE or TYPE_id; "" = by none.
+// typeOf is the type that a column is called by, TYPE, TYPE_id or TypeId; "" = by none.
 func typeOf(column string, types []string) string {
 	for _, t := range types {
-		if slices.ContainsFunc(TypedIDs(t), func(n string) bool { return strings.EqualFold(strings.TrimSpace(column), n) }) {
+		if slices.ContainsFunc(TypedIDs(t), func(n string) bool { return strings.EqualFold(strings.TrimSpace(column), n) }) || slices.Equal(words(column), append(words(t), "id")) {
 			return t
 		}
 	}

@@ -2,12 +2,14 @@ package table
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/parts"
 )
 
 // Field is what one field of a line, or a run of them, means.
@@ -29,7 +31,7 @@ const AnyWidth = -1
 
 // ParseFields parses the fields of a table in order: a name of known, "-" for a
 // field that is skipped (also "-*N", and at the end "-*" for all that follow), or a numeric feature as NAME, NAME:TYPE,
-// NAME*N, NAME:TYPE*N, of type float32 if none is named. It returns the number of
+// NAME*N, NAME:TYPE*N, of type float32 if none is named. Where known has timestamp, time and ts without a type are it. It returns the number of
 // fields that are looked at, and how many a row has, or AnyWidth. Errors are ingest.ErrOptions.
 func ParseFields(specs, known []string) (fields []Field, need, width int, err error) {
 	bad := func(spec, format string, args ...any) error {
@@ -55,6 +57,9 @@ func ParseFields(specs, known []string) (fields []Field, need, width int, err er
 		}
 		if need = at; name == "" {
 			return nil, 0, 0, bad(spec, "no name")
+		}
+		if !typed && f.Dim == 1 && slices.Contains(known, "timestamp") && slices.Contains(parts.TimeNames, strings.ToLower(name)) {
+			f.Name, name = "timestamp", "timestamp"
 		}
 		if seen[name] {
 			return nil, 0, 0, bad(spec, "named twice")

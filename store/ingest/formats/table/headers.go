@@ -22,7 +22,8 @@ var IdNames = []string{"id", "node", "node_id", "nid", "name"}
 
 // EdgeMeanings says what the columns of a table of edges mean by their names, in any case: one of
 // EdgeFields, or "" where a name says nothing. Where nodes have types, columns called by two of them come first. Where the
-// table's name says the relation, no column does. ok is false if the ends have no columns.
+// table's name says the relation, no column does.
+// Where no columns are called as ends are, two whose names differ by a word for an end alone are they. ok is false if the ends have no columns.
 func EdgeMeanings(names []string, o *Options) (meaning []string, ok bool) {
 	meaning = make([]string, len(names))
 	find := func(known ...string) int {
@@ -45,6 +46,9 @@ func EdgeMeanings(names []string, o *Options) (meaning []string, ok bool) {
 		if src, dst = find(pair[0]), find(pair[1]); src >= 0 && dst >= 0 {
 			break
 		}
+	}
+	if a, b, ok := pairedEnds(names); ok && (src < 0 || dst < 0) {
+		src, dst = a, b
 	}
 	for _, pair := range endNames { // of no pair: the first of each
 		if src < 0 {
@@ -102,6 +106,9 @@ func EdgesByName(t Head, o *Options) (fields []Field, uses []string, ok bool, er
 	if twice := TwiceNamed(ColumnNames(cols)); twice != "" {
 		return nil, nil, false, ingest.Inputf(t.Where(), "two columns are called %q; --columns says what each is, in order", twice)
 	}
+	if k := loneDate(cols, meaning, o); k >= 0 {
+		meaning[k] = "timestamp"
+	}
 	uses = make([]string, len(cols))
 	for k := 0; k < len(cols); k++ {
 		c := cols[k]
@@ -138,6 +145,30 @@ func EdgesByName(t Head, o *Options) (fields []Field, uses []string, ok bool, er
 		fields = append(fields, f)
 	}
 	return fields, uses, true, nil
+}
+
+// loneDate is the column of dates of edges that have no other, and no time: their time; −1 = there is none, or the store that they are added
+// to has no times.
+func loneDate(cols []Column, meaning []string, o *Options) int {
+	if slices.Contains(meaning, "timestamp") {
+		return -1
+	}
+	if o.Like != nil {
+		if _, err := o.Like.TimeColumn(); err != nil {
+			return -1
+		}
+	}
+	at := -1
+	for k, c := range cols {
+		if !c.Date || meaning[k] != "" || slices.Contains(o.Skip, c.Name) || slices.Contains(o.Use, c.Name) {
+			continue
+		}
+		if at >= 0 {
+			return -1
+		}
+		at = k
+	}
+	return at
 }
 
 // ColumnNames lists the names of columns.

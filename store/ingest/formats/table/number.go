@@ -6,68 +6,9 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/gstore/gstore/blocks"
 )
-
-// TimeMin and TimeMax bound the times of rows: the years 1 to 9999, in seconds since 1970.
-const (
-	TimeMin = -62135596800
-	TimeMax = 253402300799
-)
-
-// CheckTime refuses a time of a row that is out of bounds.
-func CheckTime(seconds int64) (int64, error) {
-	if seconds < TimeMin || seconds > TimeMax {
-		return 0, fmt.Errorf("the time %d is none of the years 1 to 9999: numbers are taken for seconds since 1970", seconds)
-	}
-	return seconds, nil
-}
-
-// ParseRowTime parses the time of a row in seconds since 1970, rounded up, so that no row is known before it was. What is missing is
-// math.MaxInt64.
-func ParseRowTime(text []byte) (int64, error) {
-	if MissingText(text) {
-		return math.MaxInt64, nil
-	}
-	if x, err := strconv.ParseInt(string(text), 10, 64); err == nil {
-		return CheckTime(x)
-	}
-	for _, layout := range timeLayouts() {
-		if t, err := time.Parse(layout, string(text)); err == nil {
-			x := t.Unix()
-			if t.Nanosecond() > 0 {
-				x++
-			}
-			return CheckTime(x)
-		}
-	}
-	x, err := ParseTime(text)
-	if err != nil {
-		return 0, err
-	}
-	return CheckTime(int64(x))
-}
-
-// timeLayouts are the forms that a date may have; seconds may have a fraction in all.
-func timeLayouts() []string {
-	return []string{time.DateOnly, time.DateTime, time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00"}
-}
-
-// ParseTime parses a date, with a time of day or without, as seconds since 1970; or an integer that has a fraction of 0.
-func ParseTime(text []byte) (uint64, error) {
-	if x, ok := ParseID(text); ok && x <= math.MaxInt64 {
-		return x, nil
-	}
-	for _, layout := range timeLayouts() {
-		if t, err := time.Parse(layout, string(text)); err == nil {
-			return uint64(t.Unix()), nil
-		}
-	}
-	return 0, fmt.Errorf("%.40q is no time: neither an integer nor a date as 2006-01-02 15:04:05", text)
-}
 
 // ParseNumber parses a finite number as the bits of an elem.
 func ParseNumber(text []byte, elem blocks.ElemType) (uint64, error) {
@@ -124,17 +65,6 @@ func MissingText(b []byte) bool {
 		return true
 	}
 	return false
-}
-
-// IsDate reports whether s is a date, or a date and a time, as ISO 8601 has them.
-func IsDate(s string) bool {
-	if len(s) < len(time.DateOnly) {
-		return false
-	}
-	if _, err := time.Parse(time.DateOnly, s[:len(time.DateOnly)]); err != nil {
-		return false
-	}
-	return len(s) == len(time.DateOnly) || strings.ContainsRune("T ", rune(s[len(time.DateOnly)]))
 }
 
 // ParseID parses a node id: an integer ≥ 0, or one that a program wrote as a number with a fraction of 0 (pandas

@@ -98,13 +98,56 @@ func openNodeTable(ctx context.Context, t table.Table, kind string, o *table.Opt
 		}
 	}
 	if n.id < 0 {
-		return nil, ingest.Inputf(t.Where(), "no column of ids (%s) among %q; --node-columns names the columns in order", strings.Join(table.IdNames, ", "), table.ColumnNames(cols))
+		return nil, n.withoutIDs()
 	}
 	for k := range n.features {
 		n.features[k].name = n.featureName(n.features[k].name)
 	}
 	n.tellFeatures()
 	return n, n.readClasses(ctx, o)
+}
+
+// withoutIDs refuses a table none of whose columns is called as ids are.
+func (n *nodeTable) withoutIDs() error {
+	names := table.ColumnNames(n.Columns())
+	numbers := 0
+	for _, name := range names {
+		if table.IsNumber([]byte(name)) {
+			numbers++
+		}
+	}
+	if 2*numbers > len(names) { // a row
+		return ingest.Inputf(n.Where(), "the first line, %s, names no columns: --node-columns says what they are, in order, such as %s", table.Listed(names), n.likelyColumns())
+	}
+	return ingest.Inputf(n.Where(), "no column of ids (%s) among %s; --node-columns names the columns in order, such as %s", strings.Join(table.IdNames, ", "), table.Listed(names), n.likelyColumns())
+}
+
+// likelyColumns is what --node-columns might say: an id first, then numbers, of which many are one feature, and a text at the end as the label.
+func (n *nodeTable) likelyColumns() string {
+	cols := n.Columns()
+	out := []string{"id"}
+	for k := 1; k < len(cols); {
+		run := k
+		for run < len(cols) && !cols[run].Text && !cols[run].List {
+			run++
+		}
+		switch named := !table.IsNumber([]byte(cols[k].Name)) && !strings.ContainsAny(cols[k].Name, ",:*"); {
+		case run-k > 1:
+			out = append(out, fmt.Sprintf("x*%d", run-k))
+			k = run
+			continue
+		case cols[k].Text && k == len(cols)-1 && !cols[k].Date:
+			out = append(out, "label")
+		case cols[k].Text:
+			out = append(out, "-")
+		case named:
+			out = append(out, cols[k].Name)
+		default:
+			out = append(out, fmt.Sprintf("f%d", k+1))
+		}
+		k++
+	}
+	return strings.Join(out, ",")
 }
 
 // readClasses finds the values of labels that are text.
@@ -369,6 +412,9 @@ func (n *nodeTable) byName(names []string, o *table.Options) {
 		}
 	}
 	find("id", append(table.TypedIDs(n.kind), table.IdNames...))
+	if k := slices.IndexFunc(cols, func(c table.Column) bool { return !slices.Contains(o.Skip, c.Name) }); k >= 0 && !slices.Contains(names, "id") && table.IsID(cols[k].Name) {
+		names[k] = "id" // a key stands first
+	}
 	if o.Label == nil {
 		find("label", labelNames)
 		n.labelsNumbered(names, o)

@@ -128,13 +128,19 @@ func (s *EdgeLines) settle(t *textSample, byPlace []string) (header bool, uses [
 	where := fmt.Sprintf("%s: line %d", s.Path, t.first)
 	meaning, named := table.EdgeMeanings(t.names, &s.o)
 	told := s.o.Header
+	maybe := false
+	if named && told == nil {
+		var nodes bool
+		maybe, nodes = t.numbered(slices.Index(meaning, "src"), slices.Index(meaning, "dst"))
+		named = !nodes
+	}
 	if s.o.Columns != nil {
 		switch {
 		case t.first == 0:
 		case told != nil:
 			header = *told
 		default:
-			header = s.headerOf(t, meaning)
+			header = s.headerOf(t, meaning, named && !maybe)
 		}
 		fields, _, _, _ := table.ParseFields(s.o.Columns, table.EdgeFields)
 		return header, table.FieldUses(fields, len(t.names)), nil
@@ -143,8 +149,12 @@ func (s *EdgeLines) settle(t *textSample, byPlace []string) (header bool, uses [
 	case t.first == 0: // empty
 	case told != nil && !*told:
 	case named:
-		if src, dst := slices.Index(meaning, "src"), slices.Index(meaning, "dst"); told == nil && t.among(src, dst) {
+		src, dst := slices.Index(meaning, "src"), slices.Index(meaning, "dst")
+		if told == nil && t.among(src, dst) {
 			return false, nil, ingest.Inputf(where, "%q may name columns or be an edge: nodes of these names are in the lines after it; say which with --header yes or --header no", t.names)
+		}
+		if maybe {
+			return false, nil, ingest.Inputf(where, "%q may name columns or be an edge between two nodes of these names; say which with --header yes or --header no", t.names)
 		}
 		fields, uses, _, err := table.EdgesByName(t, &s.o)
 		if err != nil {
@@ -200,14 +210,17 @@ func (s *EdgeLines) likeTriples(t *textSample) bool {
 
 // headerOf reports whether the first line is a header, where --columns says what fields are: it names the ends, or has
 // text where the other lines have numbers.
-func (s *EdgeLines) headerOf(t *textSample, meaning []string) bool {
+func (s *EdgeLines) headerOf(t *textSample, meaning []string, named bool) bool {
 	if len(t.names) < s.need {
 		return false // an error when it is read in earnest
 	}
-	if meaning[s.src] == "src" && meaning[s.dst] == "dst" && !t.among(s.src, s.dst) {
+	if named && meaning[s.src] == "src" && meaning[s.dst] == "dst" && !t.among(s.src, s.dst) {
 		return true
 	}
-	text := func(k int) bool { return !table.IsNumber([]byte(t.names[k])) && !t.cols[k].Text && !t.cols[k].Empty }
+	text := func(k int) bool {
+		c := t.cols[k]
+		return !table.IsNumber([]byte(t.names[k])) && !table.IsDate(t.names[k]) && (!c.Text || c.Date) && !c.Empty
+	}
 	for _, f := range s.values {
 		if text(f.At) {
 			return true
@@ -228,13 +241,26 @@ func looksNamed(names []string) bool {
 // relationBetween is --columns of three fields that may be triples.
 const relationBetween = "src,relation,dst"
 
+// featuresListed is how many features without names a suggestion has one by one.
+const featuresListed = 8
+
 // suggestion is what --columns might say.
 func suggestion(t *textSample, byPlace []string) string {
 	out := slices.Clone(byPlace)
+	named := t.unlike() >= 0
 	for k := len(byPlace); k < len(t.names); k++ {
-		if c := t.cols[k]; c.Text || c.Empty && !table.IsNumber([]byte(c.Name)) {
+		c, numbers := t.cols[k], k
+		for !named && numbers < len(t.cols) && !t.cols[numbers].Text {
+			numbers++
+		}
+		if (c.Date || t.moments(k)) && !slices.Contains(out, "timestamp") {
+			out = append(out, "timestamp")
+		} else if numbers-k > featuresListed {
+			out = append(out, fmt.Sprintf("x*%d", numbers-k))
+			k = numbers - 1
+		} else if c.Text || c.Empty && !table.IsNumber([]byte(c.Name)) {
 			out = append(out, "-")
-		} else if t.unlike() >= 0 && !strings.ContainsAny(c.Name, ",:*") {
+		} else if named && !strings.ContainsAny(c.Name, ",:*") {
 			out = append(out, c.Name)
 		} else if k == len(byPlace) && !slices.Contains(out, "weight") {
 			out = append(out, "weight")
@@ -242,7 +268,7 @@ func suggestion(t *textSample, byPlace []string) string {
 			out = append(out, fmt.Sprintf("f%d", k+1))
 		}
 	}
-	if len(byPlace) == 2 && len(t.names) == 3 && t.cols[1].Text && !t.cols[2].Empty {
+	if len(byPlace) == 2 && len(t.names) == 3 && t.cols[1].Text && !t.cols[2].Empty && !slices.Contains(out, "timestamp") {
 		return relationBetween
 	}
 	return strings.Join(out, ",")

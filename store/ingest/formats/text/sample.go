@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -76,6 +78,21 @@ func sampleText(fs vfs.FS, path string, o *table.Options) (*textSample, error) {
 	}
 	t.classify()
 	return t, nil
+}
+
+// FirstFields are those of the first line of a file whose name says nothing, but whose first lines are text of as many fields each, two or
+// more; else nil.
+func FirstFields(fs vfs.FS, path string) []string {
+	text, err := firstLines(fs, path)
+	if err != nil || len(text) == 0 || !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 || bytes.HasPrefix(text, []byte("%%MatrixMarket")) {
+		return nil
+	}
+	t, err := sampleText(fs, path, &table.Options{})
+	if err != nil || len(t.names) < 2 || strings.ContainsAny(t.names[0], "{[<") ||
+		slices.ContainsFunc(t.rows, func(row []string) bool { return len(row) != len(t.names) && len(row) > 0 }) {
+		return nil
+	}
+	return t.names
 }
 
 // Where is the file's path.
@@ -171,11 +188,39 @@ func (t *textSample) classify() {
 	}
 }
 
-// unlike is the place of a column in which the first line has text and the others numbers; −1 = there is none.
+// unlike is the place of a column in which the first line has text and the others numbers or dates; −1 = there is none.
 func (t *textSample) unlike() int {
 	return slices.IndexFunc(t.cols, func(c table.Column) bool {
-		return !c.Text && !c.Empty && !table.IsNumber([]byte(c.Name)) && !table.MissingText([]byte(c.Name))
+		alike := c.Text && !c.Date || table.IsNumber([]byte(c.Name)) || table.IsDate(c.Name)
+		return !alike && !c.Empty && !table.MissingText([]byte(c.Name))
 	})
+}
+
+// numbered reports whether the first line's fields at the places of both ends, which differ by a number, may be nodes' names, such as user1 and
+// user2: nothing tells it from the lines after it. nodes says that they are such names, as the next line has.
+func (t *textSample) numbered(src, dst int) (may, nodes bool) {
+	if t.unlike() >= 0 || !table.NumberedEnds(t.names[src], t.names[dst]) {
+		return false, false
+	}
+	for _, row := range t.rows {
+		if src < len(row) && dst < len(row) {
+			return true, table.DifferByWord(t.names[src], row[src]) && table.DifferByWord(t.names[dst], row[dst])
+		}
+	}
+	return true, true
+}
+
+// moments reports whether the numbers at a place look like times: seconds since 1970, of 1980 and later.
+func (t *textSample) moments(place int) bool {
+	for _, row := range t.rows {
+		if place >= len(row) {
+			continue
+		}
+		if x, err := table.ParseFloat([]byte(row[place]), 64); err != nil || x < 315532800 || x > table.TimeMax {
+			return false
+		}
+	}
+	return len(t.rows) > 0
 }
 
 // integers reports whether the fields at a place are node ids that are integers: of the rows, and of the first line unless it is a header.

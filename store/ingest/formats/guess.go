@@ -1,0 +1,77 @@
+package formats
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/files"
+	"github.com/gstore/gstore/store/ingest/formats/layouts"
+	"github.com/gstore/gstore/store/ingest/formats/table"
+	"github.com/gstore/gstore/store/ingest/formats/tables"
+	"github.com/gstore/gstore/store/ingest/formats/text"
+)
+
+// openBetweenTypes opens a file of edges whose ends are called by two types, such as userId and movieId: their ids are no nodes of one
+// type. nil where they are not, or where the caller says what columns or nodes are.
+func openBetweenTypes(path string, o Options) (ingest.Source, error) {
+	info, err := o.FS.Stat(path)
+	if err != nil || info.IsDir() || o.Text.Columns != nil || o.Nodes != nil || o.Store != nil || o.Text.IDs != "" || o.Text.Header != nil && !*o.Text.Header {
+		return nil, nil // what opens it says so
+	}
+	t, err := tables.OpenTable(o.FS, path, o.tableText())
+	if err != nil {
+		return nil, nil
+	}
+	src, dst, ok := table.TypesOfEnds(table.ColumnNames(t.Columns()), &o.Text)
+	if !ok {
+		return nil, nil
+	}
+	name, _, _ := strings.Cut(o.FS.PathBase(files.PlainName(path)), ".")
+	return layouts.OpenBetween(o.FS, path, src, name, dst, o.Text)
+}
+
+// likelyCommands says how the files of a folder that has no known layout might be ingested: "" where none is text or Parquet.
+func likelyCommands(fs vfs.FS, dir string) string {
+	if info, err := fs.Stat(dir); err != nil || !info.IsDir() {
+		return ""
+	}
+	entries, err := fs.List(dir)
+	if err != nil {
+		return ""
+	}
+	var edges, others []string
+	for _, e := range entries {
+		path := fs.PathJoin(dir, e)
+		if !files.IsFile(fs, path) || strings.HasPrefix(e, ".") {
+			continue
+		}
+		names := text.FirstFields(fs, path)
+		if tables.IsParquet(fs, path) {
+			if t, err := tables.OpenTable(fs, path, table.Options{}); err == nil {
+				names = table.ColumnNames(t.Columns())
+			}
+		}
+		_, ends := table.EdgeMeanings(names, &table.Options{})
+		_, _, between := table.TypesOfEnds(names, &table.Options{})
+		switch plain := len(names) == 2 && !slices.ContainsFunc(names, table.IsID); {
+		case names == nil:
+		case ends || between || plain:
+			edges = append(edges, path)
+		default:
+			others = append(others, path)
+		}
+	}
+	switch {
+	case len(edges) == 1 && len(others) == 1:
+		return fmt.Sprintf("; gstore ingest %s STORE --nodes %s takes a file of edges and one of nodes", edges[0], others[0])
+	case len(edges) == 1:
+		return fmt.Sprintf("; gstore ingest %s STORE takes a file of edges", edges[0])
+	case len(edges) == 0 && len(others) == 1:
+		return fmt.Sprintf("; gstore ingest %s STORE takes a file", others[0])
+	}
+	return ""
+}

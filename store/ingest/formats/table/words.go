@@ -1,0 +1,147 @@
+package table
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// endWords are words by which the names of the two ends of an edge differ, as from_account and to_account do. Their order says which is the
+// source.
+var endWords = [][2]string{
+	{"src", "dst"}, {"src", "dest"}, {"source", "target"}, {"source", "destination"}, {"source", "dest"}, {"from", "to"}, {"head", "tail"},
+	{"sender", "receiver"}, {"sender", "recipient"}, {"payer", "payee"}, {"orig", "dest"}, {"origin", "dest"}, {"origin", "destination"},
+	{"originator", "beneficiary"}, {"follower", "followee"}, {"follower", "followed"}, {"citing", "cited"}, {"caller", "callee"},
+	{"start", "end"}, {"1", "2"}, {"a", "b"},
+}
+
+// idWords end the names of columns of ids.
+var idWords = []string{"id", "ids", "key", "nr", "no", "number", "code", "uid", "uuid", "guid", "identifier"}
+
+// words are those that a name is made of, in lower case: txId1 is tx, id and 1.
+func words(name string) (out []string) {
+	begin := 0
+	runes := []rune(strings.TrimSpace(name))
+	end := func(k int) {
+		if k > begin {
+			out = append(out, strings.ToLower(string(runes[begin:k])))
+		}
+		begin = k
+	}
+	for k, r := range runes {
+		switch {
+		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
+			end(k)
+			begin = k + 1
+		case k == 0:
+		case unicode.IsDigit(r) != unicode.IsDigit(runes[k-1]),
+			unicode.IsUpper(r) && (unicode.IsLower(runes[k-1]) || k+1 < len(runes) && unicode.IsLower(runes[k+1])):
+			end(k)
+		}
+	}
+	end(len(runes))
+	return out
+}
+
+// pairedEnds are the two columns whose names differ by one of endWords alone; ok is false where no two do, or several: then those whose names
+// are ids' or names' count.
+func pairedEnds(names []string) (src, dst int, ok bool) {
+	split := make([][]string, len(names))
+	for k, n := range names {
+		split[k] = words(n)
+	}
+	var found, ids [][2]int
+	for i, a := range split {
+		for j, b := range split {
+			if i == j || !endsOf(a, b, split) {
+				continue
+			}
+			found = append(found, [2]int{i, j})
+			if slices.ContainsFunc(a, func(w string) bool { return slices.Contains(idWords, w) || slices.Contains(IdNames, w) }) {
+				ids = append(ids, [2]int{i, j})
+			}
+		}
+	}
+	if len(found) > 1 {
+		found = ids
+	}
+	if len(found) != 1 {
+		return -1, -1, false
+	}
+	return found[0][0], found[0][1], true
+}
+
+// endsOf reports whether the names of words a and b are those of a source and of a destination, among those of all columns.
+func endsOf(a, b []string, all [][]string) bool {
+	at := -1
+	for k := range a {
+		if len(a) != len(b) || a[k] != b[k] && at >= 0 {
+			return false
+		}
+		if a[k] != b[k] {
+			at = k
+		}
+	}
+	if at < 0 || !slices.Contains(endWords, [2]string{a[at], b[at]}) {
+		return false
+	}
+	if a[at] != "1" && a[at] != "a" {
+		return true
+	}
+	// One of many numbered columns is no end, nor is a number or a letter alone.
+	return len(a) > 1 && !slices.ContainsFunc(all, func(c []string) bool {
+		return len(c) == len(a) && slices.Contains([]string{"0", "3", "c"}, c[at]) && slices.Equal(c[:at], a[:at]) && slices.Equal(c[at+1:], a[at+1:])
+	})
+}
+
+// NumberedEnds reports whether two names differ by a number or a letter alone, as node_1 and node_2 do: they may as well be those of two
+// nodes.
+func NumberedEnds(src, dst string) bool {
+	for k, w := range words(src) {
+		if d := words(dst); k < len(d) && d[k] != w {
+			return w == "1" || w == "a"
+		}
+	}
+	return false
+}
+
+// TypesOfEnds are the types that the only two columns are called by whose names end with id, TYPE_id or TypeId, where they differ: the ends of
+// edges between nodes of two types. ok is false where columns are called as ends are, or others are of ids.
+func TypesOfEnds(names []string, o *Options) (src, dst string, ok bool) {
+	if _, named := EdgeMeanings(names, o); named {
+		return "", "", false
+	}
+	var types []string
+	for _, n := range names {
+		if w := words(n); len(w) > 1 && w[len(w)-1] == "id" {
+			types = append(types, strings.Join(w[:len(w)-1], "_"))
+		} else if len(w) == 1 && slices.Contains(IdNames, w[0]) && w[0] != "name" {
+			return "", "", false // a row of its own
+		}
+	}
+	if len(types) != 2 || types[0] == types[1] {
+		return "", "", false
+	}
+	return types[0], types[1], true
+}
+
+// DifferByWord reports whether two names are made of as many words, of which they have all but one, or all, in common.
+func DifferByWord(a, b string) bool {
+	x, y := words(a), words(b)
+	differ := 0
+	for k := range min(len(x), len(y)) {
+		if x[k] != y[k] {
+			differ++
+		}
+	}
+	return len(x) == len(y) && len(x) > 1 && differ <= 1
+}
+
+// IsID reports whether a column of nodes' ids may be called so.
+func IsID(name string) bool {
+	if slices.Contains(IdNames, strings.ToLower(strings.TrimSpace(name))) {
+		return true
+	}
+	w := words(name)
+	return len(w) > 1 && slices.Contains(idWords, w[len(w)-1])
+}
