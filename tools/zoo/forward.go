@@ -567,14 +567,14 @@ func dot(a, b []float64) (s float64) {
 	return s
 }
 
-// softmax makes probabilities of a row of logits, or fails where one is not a number.
-func softmax(row []float64) error {
+// softmax makes probabilities of a row of logits, whose logarithms are the logits less logTotal, or fails where one is not a number.
+func softmax(row []float64) (logTotal float64, err error) {
 	most, total := math.Inf(-1), 0.
 	for _, x := range row {
 		most = math.Max(most, x)
 	}
 	if math.IsNaN(most) || math.IsInf(most, 0) {
-		return errors.New("logits are not finite")
+		return 0, errors.New("logits are not finite")
 	}
 	for k, x := range row {
 		row[k] = math.Exp(x - most)
@@ -583,5 +583,5 @@ func softmax(row []float64) error {
 	for k := range row {
 		row[k] /= total
 	}
-	return nil
+	return most + math.Log(total), nil
 }

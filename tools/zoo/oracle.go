@@ -98,7 +98,9 @@ func (r *run) classes(m *model, summary map[string]any) error {
 	right, of, loss := map[string]int{}, map[string]int{}, map[string]float64{}
 	for v, id := range p.ids {
 		row := logits.row(v)
-		if err := softmax(row); err != nil {
+		logs := slices.Clone(row)
+		logTotal, err := softmax(row)
+		if err != nil {
 			return err
 		}
 		a := answers.Nodes[id]
@@ -120,7 +122,7 @@ func (r *run) classes(m *model, summary map[string]any) error {
 			if predicted == label {
 				right[part]++
 			}
-			loss[part] -= math.Log(math.Max(row[label], 1e-30))
+			loss[part] += logTotal - logs[label] // the probability may be too small for a number
 		}
 	}
 	for part, n := range of {
