@@ -208,7 +208,7 @@ func (x *exporter) meta() error {
 	if len(standard) > 0 {
 		meta["standard"] = standard
 	}
-	if len(x.m.Schema.NodeTypes) > 1 {
+	if _, numbered := x.m.Category(store.TypeColumn); numbered || len(x.m.Schema.NodeTypes) > 1 {
 		types := map[string]string{}
 		for _, c := range x.m.Columns {
 			if c.NodeType != "" && !computed(&c) {

@@ -146,6 +146,7 @@ func (r *Job) Run(ctx context.Context) error {
 	if err := r.countPrefixes(ctx); err != nil {
 		return err
 	}
+	r.numberNodes()
 	if err := r.plan(ctx); err != nil {
 		return err
 	}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
+
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest/dictionary"
 	"github.com/gstore/gstore/store/ingest/source"
-	"slices"
 )
 
 // PrefixOf is what the source ids of a node type begin with, where types follow from ids (Description.TypesByPrefix).
@@ -26,9 +28,22 @@ func (r *Job) countPrefixes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.Source = withNumbers(src, counts)
+	r.Source = &keyedNumbered{withNumbers(src, counts), src}
 	r.Desc = r.Source.Describe()
 	return nil
+}
+
+// numberNodes has the source number nodes of one type that have labels and no features, if it does not.
+func (r *Job) numberNodes() {
+	if len(r.Desc.NodeTypes) != 1 || r.Kept != nil || r.State.Nodes == 0 || slices.ContainsFunc(r.Desc.NodeColumns, func(c source.ColumnSpec) bool { return c.Name == store.TypeColumn }) {
+		return
+	}
+	if s := withNumbers(r.Source, []int64{int64(r.State.Nodes)}); len(s.number) > 0 {
+		if r.Source = s; s.keyed != nil {
+			r.Source = &keyedNumbered{s, s.keyed}
+		}
+		r.Desc = s.Describe()
+	}
 }
 
 // countTypes counts the ids of each of d's types.
@@ -54,14 +69,32 @@ func countTypes(ctx context.Context, ids *dictionary.Dictionary, d *source.Descr
 
 // numbered is a source whose types have been counted, with the columns that number its nodes behind its own.
 type numbered struct {
-	source.KeyedSource
+	source.Source
+	keyed  source.KeyedSource // the same; nil = it is none
 	desc   source.Description
 	number []source.NumberColumn
 }
 
-// withNumbers is src, of several types with as many nodes as counts says, one type's behind another's.
-func withNumbers(src source.KeyedSource, counts []int64) *numbered {
-	s := &numbered{KeyedSource: src, desc: *src.Describe()}
+// keyedNumbered is numbered of a source by ids.
+type keyedNumbered struct {
+	*numbered
+	by source.KeyedSource
+}
+
+// NodeIDs implements [KeyedSource].
+func (s *keyedNumbered) NodeIDs(ctx context.Context, env source.Env, emit func(*source.IDs, source.Position) error) error {
+	return s.by.NodeIDs(ctx, env, emit)
+}
+
+// KeyedRows implements [KeyedSource].
+func (s *keyedNumbered) KeyedRows(ctx context.Context, env source.Env, c int, emit func(*source.IDs, []byte, source.Position) error) error {
+	return s.by.KeyedRows(ctx, env, c, emit)
+}
+
+// withNumbers is src, of types with as many nodes as counts says, one type's behind another's.
+func withNumbers(src source.Source, counts []int64) *numbered {
+	s := &numbered{Source: src, desc: *src.Describe()}
+	s.keyed, _ = src.(source.KeyedSource)
 	s.desc.NodeTypes, s.desc.NodeColumns, s.desc.Notes = slices.Clone(s.desc.NodeTypes), slices.Clone(s.desc.NodeColumns), slices.Clone(s.desc.Notes)
 	for t, n := range counts {
 		s.desc.NodeTypes[t].Count = n
@@ -83,5 +116,5 @@ func (s *numbered) Rows(ctx context.Context, env source.Env, c int, emit func([]
 	if own := c - (len(s.desc.NodeColumns) - len(s.number)); own >= 0 {
 		return s.number[own].Rows(ctx, emit)
 	}
-	return s.KeyedSource.Rows(ctx, env, c, emit)
+	return s.Source.Rows(ctx, env, c, emit)
 }

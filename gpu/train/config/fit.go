@@ -28,7 +28,7 @@ func (c *Config) Fit(m *store.Manifest) (why string) {
 		return ""
 	}
 	c.Model = plainModel
-	graph := graphOf(&m.Schema)
+	graph := graphOf(m)
 	if graph == "" {
 		return ""
 	}
@@ -51,14 +51,16 @@ func (c *Config) Fit(m *store.Manifest) (why string) {
 	return fmt.Sprintf("model %s: the graph %s", fitted, graph)
 }
 
-// graphOf says what a graph has that models of relations tell apart; "" for nothing.
-func graphOf(s *store.Schema) string {
-	types, relations := len(s.NodeTypes), len(s.Relations)
+// graphOf says what a graph has that models of relations tell apart, or that they alone learn from; "" for nothing.
+func graphOf(m *store.Manifest) string {
+	types, relations := len(m.Schema.NodeTypes), len(m.Schema.Relations)
 	switch {
 	case types > 1:
 		return fmt.Sprintf("has %s and %s", options.Count(types, "node type"), options.Count(relations, "relation"))
 	case relations > 1:
 		return fmt.Sprintf("has %d relations", relations)
+	case len(m.ColumnsOf(store.RoleFeature)) == 0 && len(m.Categories()) > 0:
+		return "has no features: each node learns a vector"
 	}
 	return ""
 }

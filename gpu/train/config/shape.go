@@ -67,7 +67,11 @@ func ShapeOf(m *store.Manifest, cfg *Config) (s Shape, err error) {
 	}
 	cfg.FillFeatures(m)
 	if len(cfg.Features) == 0 {
-		return s, fmt.Errorf("train: %w: the store has no feature columns: gstore append --features adds one", store.ErrNotFound)
+		other := "an ingest of the graph with its labels numbers the nodes, so that each learns a vector"
+		if len(m.Categories()) > 0 {
+			other = "--model " + relationsModel + " learns a vector for each node"
+		}
+		return s, fmt.Errorf("train: %w: the store has no feature columns: gstore append --features adds one; %s", store.ErrNotFound, other)
 	}
 	if err := s.readColumns(m, cfg); err != nil {
 		return s, err

@@ -28,7 +28,7 @@ func TestGuessedMeanings(t *testing.T) {
 		{"a time by another name", "e.csv", map[string]string{"e.csv": "1,2,3,1289241911.72836\n2,3,1,1289241941.5\n"}, nil, "src,dst,weight,time", []string{"field 4: timestamp"}},
 		{"a header above dates", "e.csv", map[string]string{"e.csv": "Von;An;Datum\nK1;K2;26.09.2014\nK2;K3;01.10.2014\n"}, nil, "src,dst,timestamp", []string{"Datum: timestamp"}},
 		{"a key that stands first", "e.csv", map[string]string{"e.csv": "src,dst\na1,a2\n", "n.csv": "account_id,branch_id,label\na1,7,x\na2,8,y\n"}, []string{"n.csv"}, "",
-			[]string{"account_id: id", "branch_id: feature x", "label: label"}},
+			[]string{"account_id: id", "branch_id: left out: an id", "label: label"}},
 		{"text without a known ending", "cora.cites", map[string]string{"cora.cites": "35\t1033\n35\t103482\n"}, nil, "", []string{"field 1: source", "field 2: destination"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

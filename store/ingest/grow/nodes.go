@@ -94,7 +94,7 @@ func (a *appender) addColumn(ctx context.Context, n *ingest.Job, c *store.Column
 		with = "no split"
 	}
 	numbered := a.numbers(c)
-	if a.mayBe(c.NodeType) && !numbered {
+	if a.mayBe(c.NodeType) && !numbered && !(typed && len(a.newTypes) == 1) {
 		a.rep.Filled = append(a.rep.Filled, FilledColumn{Column: c.Name, With: with})
 	}
 	of := n.EveryNode(store.ColumnInfo{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, NodeType: c.NodeType, Runs: c.Runs})

@@ -19,6 +19,10 @@ func (a *appender) findTypes(ctx context.Context) error {
 		return nil
 	}
 	types := a.m.Schema.NodeTypes
+	if len(types) == 1 {
+		a.newTypes = []uint64{a.newNodes}
+		return nil
+	}
 	if (a.desc.TypesByPrefix || a.idTypes != nil) && len(types) > 1 {
 		return a.typesOfIDs(ctx)
 	}
@@ -95,6 +99,9 @@ func (a *appender) refuseUntyped() error {
 // typesWithin are the types of the new nodes first ≤ k < first+n, as partitions have them; nil if they are not known.
 func (a *appender) typesWithin(first, n uint64) (types []uint32) {
 	begin := uint64(0)
+	if len(a.newTypes) == 1 { // which no partition says
+		return nil
+	}
 	for _, count := range a.newTypes {
 		lo, hi := max(begin, first), min(begin+count, first+n)
 		types = append(types, uint32(max(hi, lo)-lo))

@@ -18,14 +18,18 @@ type NumberColumn struct {
 }
 
 // NumberColumns are those of d's nodes, whose types count on one behind another: of every node its type, and of the nodes of types without
-// features, each its own. Nodes of one type, and of more than the columns can number, have none.
+// features, each its own. Nodes of one type have none unless they have labels and no features: else there were nothing that a model reads.
+// Nor have more nodes than the columns can number.
 func NumberColumns(d *Description) (columns []NumberColumn) {
 	ends, total := []int64{}, int64(0)
 	for _, t := range d.NodeTypes {
 		total += t.Count
 		ends = append(ends, total)
 	}
-	if len(ends) < 2 || total > math.MaxUint32 {
+	has := func(role store.Role) bool {
+		return slices.ContainsFunc(d.NodeColumns, func(c ColumnSpec) bool { return c.Role == role })
+	}
+	if len(ends) == 0 || len(ends) == 1 && (has(store.RoleFeature) || !has(store.RoleLabel)) || total > math.MaxUint32 {
 		return nil
 	}
 	spec := ColumnSpec{Name: store.TypeColumn, Role: store.RoleNode, Elem: blocks.Uint32, Dim: 1, Rows: total}
@@ -44,6 +48,9 @@ func NumberColumns(d *Description) (columns []NumberColumn) {
 		spec.Name, spec.First, spec.Rows, spec.NodeType = t.Name+store.NodeSuffix, uint64(ends[k]-t.Count), t.Count, t.Name
 		columns = append(columns, NumberColumn{Spec: spec, number: func(row int64) uint32 { return uint32(row + 1) },
 			Note: "nodes of type " + t.Name + " have no features: column " + spec.Name + " numbers them for models that learn a vector for each"})
+		if len(ends) == 1 {
+			columns[len(columns)-1].Note = "nodes have no features: column " + spec.Name + " numbers them for models that learn a vector for each"
+		}
 	}
 	return columns
 }

@@ -114,10 +114,10 @@ func (x *Export) Describe(d *ingest.Description) {
 
 // types adds to d the types of nodes, and which columns number nodes for learned vectors: files and tables have them as features.
 func (x *Export) types(d *ingest.Description) {
-	if len(x.NodeTypes) < 2 {
+	if len(x.NodeTypes) == 0 {
 		return
 	}
-	d.NodeTypes, d.TypesByColumn = nil, true
+	d.NodeTypes, d.TypesByColumn = nil, len(x.NodeTypes) > 1
 	numbers := map[string]bool{store.TypeColumn: true}
 	for _, t := range x.NodeTypes {
 		d.NodeTypes = append(d.NodeTypes, ingest.NodeType{Name: t.Name, Count: int64(t.Count)})

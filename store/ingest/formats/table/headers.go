@@ -197,6 +197,8 @@ func LeftOut(t Head, c Column, o *Options, flag string) (why string, err error) 
 		return fmt.Sprintf("left out: dates are no feature unless asked for (--use %s)", c.Name), nil
 	case c.Empty && !asked:
 		return "left out: no values", nil
+	case isKey(c) && !asked && !o.likeEdges(c.Name):
+		return fmt.Sprintf("left out: an id is no quantity (--use %s takes it)", c.Name), nil
 	case c.Mixed:
 		return "", ingest.Inputf(t.Where(), "column %q holds numbers and text (%.40q); leave it out with --skip %s, or name the columns in order with %s", c.Name, c.Example, c.Name, flag)
 	case c.Text && !c.Date && asked:
@@ -207,6 +209,21 @@ func LeftOut(t Head, c Column, o *Options, flag string) (why string, err error) 
 		return fmt.Sprintf("left out: text (%.40q)", c.Example), nil
 	}
 	return "", nil
+}
+
+// isKey reports whether numbers name rows of another table, or of a program: facebook_id.
+func isKey(c Column) bool {
+	w := words(c.Name)
+	return !c.Text && !c.List && len(w) > 1 && slices.Contains([]string{"id", "ids", "uid", "uuid", "guid"}, w[len(w)-1])
+}
+
+// likeEdges reports whether edges are added to a store whose edges have a column of that name.
+func (o *Options) likeEdges(name string) bool {
+	if o.Like == nil {
+		return false
+	}
+	c, err := o.Like.Column(name)
+	return err == nil && c.Role.OnEdges()
 }
 
 // Numbered returns the name that NAME.0, NAME.1, … at the front of names share, and how many they are.
