@@ -70,6 +70,8 @@ func likelyCommands(fs vfs.FS, dir string) string {
 		return fmt.Sprintf("; gstore ingest %s STORE --nodes %s takes a file of edges and one of nodes", edges[0], others[0])
 	case len(edges) == 1:
 		return fmt.Sprintf("; gstore ingest %s STORE takes a file of edges", edges[0])
+	case len(edges)+len(others) > 2 || len(others) == 2:
+		return fmt.Sprintf("; gstore ingest %s STORE --format database makes a node of each row of its tables", dir)
 	case len(edges) == 0 && len(others) == 1:
 		return fmt.Sprintf("; gstore ingest %s STORE takes a file", others[0])
 	}

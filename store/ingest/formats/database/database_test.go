@@ -181,6 +181,45 @@ func TestKeysAreInferred(t *testing.T) {
 	}
 }
 
+// Ids that tables share, and none is called by: keys where their values are, else nodes without a table.
+func TestSharedIDsAreInferred(t *testing.T) {
+	files := map[string]string{
+		"shop_customers.csv": "customer_id,city\nc1,Rome\nc2,Oslo\nc3,Oslo\n",
+		"shop_orders.csv":    "order_id,customer_id,status\no1,c1,sent\no2,c2,sent\no3,c3,lost\n", // each customer once, but not first
+		"shop_items.csv":     "order_id,product_id,seller_id,price,timestamp\no1,p1,7,3.5,1640995200\no1,p2,7,4,1640995300\no3,p1,8,1,1640995400\n",
+		"shop_sellers.csv":   "seller_id,rating\n7,1\n7,2\n8,3\n", // twice: no key
+		"shop_products.csv":  "product_id,weight,time\np1,3,12\np2,4,13\n",
+	}
+	dir := folder(t, files)
+	schema, _, notes, err := formats.Schema(dir, formats.Options{Format: "database"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := schema.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	refers := func(from, column, to string) bool {
+		return slices.ContainsFunc(schema.Tables[from].References, func(r database.Reference) bool {
+			return len(r.Columns) == 1 && r.Columns[0] == column && r.Table == to
+		})
+	}
+	if !slices.Equal(schema.Tables["shop_orders"].Key, []string{"order_id"}) || !slices.Equal(schema.Tables["shop_customers"].Key, []string{"customer_id"}) ||
+		!refers("shop_items", "order_id", "shop_orders") || !refers("shop_orders", "customer_id", "shop_customers") || !refers("shop_items", "product_id", "shop_products") ||
+		!schema.Tables["seller"].Implied || !refers("shop_items", "seller_id", "seller") || !refers("shop_sellers", "seller_id", "seller") {
+		t.Errorf("%s", &b)
+	}
+	if schema.Tables["shop_items"].Time != "timestamp" || schema.Tables["shop_products"].Time != "" {
+		t.Errorf("times of\n%s", &b)
+	}
+	if all := strings.Join(notes, "\n"); !strings.Contains(all, "several tables have ids of seller") {
+		t.Errorf("notes %q", notes)
+	}
+	if schema, _, _, err = formats.Schema(dir, formats.Options{Format: "database", Dangling: ingest.DanglingDrop}); err != nil || schema.Tables["seller"] != nil {
+		t.Errorf("%v, or it is implied although what dangles is dropped", err)
+	}
+}
+
 // The only date of a table that refers to others is the time of its rows, unless somebody was born then; of several a note says that none is.
 func TestTimesAreInferred(t *testing.T) {
 	dir := folder(t, map[string]string{

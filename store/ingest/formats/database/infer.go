@@ -2,6 +2,7 @@ package database
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,12 +39,12 @@ func singular(tableName string) []string {
 
 // inferKeys fills in, of a schema that says nothing of references, those that names suggest, and, where it says nothing of keys either,
 // keys: that of table drivers is a first column called id, drivers_id or driver_id. Any such column of another table refers to it, or to
-// the key that the schema gives it. A column parent_driver_id is none: a schema may say so.
-func inferKeys(s *Schema, columns map[string][]table.Column) {
+// the key that the schema gives it. A column parent_driver_id is none: a schema may say so. unsaid reports that the schema says neither.
+func inferKeys(s *Schema, columns map[string][]table.Column) (unsaid bool) {
 	keyed := false
 	for _, t := range s.Tables {
 		if len(t.References) > 0 {
-			return
+			return false
 		}
 		keyed = keyed || len(t.Key) > 0
 	}
@@ -79,6 +80,7 @@ func inferKeys(s *Schema, columns map[string][]table.Column) {
 			}
 		}
 	}
+	return !keyed
 }
 
 // isRowNumber reports whether a first column is what pandas writes of the numbers of rows, unasked.
@@ -119,6 +121,23 @@ func inferTime(t *Table, cols []table.Column) (name string, others []string) {
 	return "", dates
 }
 
+// inferMoments is the first column called by one of timeNames whose numbers look like seconds since 1970; "" = none is.
+func inferMoments(ctx context.Context, t table.Table) (string, error) {
+	for _, want := range timeNames {
+		cols := t.Columns()
+		k := slices.IndexFunc(cols, func(c table.Column) bool {
+			return !c.Date && !c.Text && !c.List && c.Strange == "" && plain(c.Name) == want
+		})
+		if k < 0 {
+			continue
+		}
+		if are, err := areMoments(ctx, t, k); are || err != nil {
+			return cols[k].Name, err
+		}
+	}
+	return "", nil
+}
+
 // timeWords end the names of dates that are the time of a row: order_date, createdAt.
 var timeWords = []string{"date", "time", "timestamp", "datetime", "at"}
 
@@ -131,16 +150,11 @@ const (
 
 // lastWord is the last word of a column's name, in lower case: id of statusId and of status_id, and grid of grid.
 func lastWord(name string) string {
-	end := len(name)
-	for k := end - 1; k >= 0; k-- {
-		switch c := name[k]; {
-		case strings.IndexByte("_- .", c) >= 0:
-			return strings.ToLower(name[k+1 : end])
-		case k > 0 && c >= 'A' && c <= 'Z' && name[k-1] >= 'a' && name[k-1] <= 'z':
-			return strings.ToLower(name[k:end])
-		}
+	w := table.Words(name)
+	if len(w) == 0 {
+		return ""
 	}
-	return strings.ToLower(name)
+	return w[len(w)-1]
 }
 
 // codeNames are the last words of the names of integers that are no quantities.

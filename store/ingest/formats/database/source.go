@@ -2,6 +2,7 @@ package database
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -53,9 +54,7 @@ func Open(fs vfs.FS, path string, o Options) (_ *Source, err error) {
 	switch {
 	case o.Dangling == "" && s.schema.implies():
 		o.Dangling = ingest.DanglingNode
-	case o.Dangling == "":
-		o.Dangling = ingest.DanglingDrop
-	case o.Dangling != ingest.DanglingNode && s.schema.implies():
+	case o.Dangling != "" && o.Dangling != ingest.DanglingNode && s.schema.implies():
 		return nil, fmt.Errorf("%w: references that dangle are to be treated by rule %s, and the schema has implied tables, whose rows are what is referred to", ingest.ErrOptions, o.Dangling)
 	}
 	if o.Like != nil {
@@ -65,6 +64,11 @@ func Open(fs vfs.FS, path string, o Options) (_ *Source, err error) {
 	}
 	if err := s.open(ctx); err != nil {
 		return nil, err
+	}
+	if o.Dangling == "" {
+		if o.Dangling = ingest.DanglingDrop; s.schema.implies() {
+			o.Dangling = ingest.DanglingNode
+		}
 	}
 	return s, s.describe(&o)
 }
@@ -95,7 +99,15 @@ func (s *Source) open(ctx context.Context) error {
 		timed = timed || s.schema.Tables[name].Time != ""
 	}
 	if s.in.o.Like == nil {
-		inferKeys(s.schema, columns)
+		if inferKeys(s.schema, columns) {
+			implied, err := inferShared(ctx, s.schema, open, cmp.Or(s.in.o.Dangling, ingest.DanglingNode) == ingest.DanglingNode)
+			if err != nil {
+				return err
+			}
+			for _, name := range implied {
+				s.notes = append(s.notes, fmt.Sprintf("several tables have ids of %s, which is no table: each id is a node of that type (--dangling drop leaves them columns)", name))
+			}
+		}
 	}
 	if err := s.nameLabel(columns); err != nil {
 		return err
@@ -103,7 +115,13 @@ func (s *Source) open(ctx context.Context) error {
 	for _, name := range s.schema.names() {
 		if t := s.schema.Tables[name]; !timed && s.in.o.Like == nil {
 			var others []string
-			if t.Time, others = inferTime(t, columns[name]); len(others) > 0 {
+			var err error
+			if t.Time, others = inferTime(t, columns[name]); t.Time == "" && open[name] != nil {
+				if t.Time, err = inferMoments(ctx, open[name]); err != nil {
+					return err
+				}
+			}
+			if t.Time == "" && len(others) > 0 {
 				s.notes = append(s.notes, fmt.Sprintf("table %s has dates %q, none of which is taken for the time of its rows: they are known always (time: in a --schema names one)", name, others))
 			}
 		}

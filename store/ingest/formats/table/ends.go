@@ -15,7 +15,7 @@ import (
 // typeOf is the type that a column is called by, TYPE, TYPE_id or TypeId; "" = by none.
 func typeOf(column string, types []string) string {
 	for _, t := range types {
-		if slices.ContainsFunc(TypedIDs(t), func(n string) bool { return strings.EqualFold(strings.TrimSpace(column), n) }) || slices.Equal(words(column), append(words(t), "id")) {
+		if slices.ContainsFunc(TypedIDs(t), func(n string) bool { return strings.EqualFold(strings.TrimSpace(column), n) }) || slices.Equal(Words(column), append(Words(t), "id")) {
 			return t
 		}
 	}

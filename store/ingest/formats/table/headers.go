@@ -213,7 +213,7 @@ func LeftOut(t Head, c Column, o *Options, flag string) (why string, err error) 
 
 // isKey reports whether numbers name rows of another table, or of a program: facebook_id.
 func isKey(c Column) bool {
-	w := words(c.Name)
+	w := Words(c.Name)
 	return !c.Text && !c.List && len(w) > 1 && slices.Contains([]string{"id", "ids", "uid", "uuid", "guid"}, w[len(w)-1])
 }
 

@@ -14,6 +14,9 @@ const (
 	TimeMax = 253402300799
 )
 
+// IsMoment reports whether a number looks like a time: seconds since 1970, of 1980 and later.
+func IsMoment(x float64) bool { return x >= 315532800 && x <= TimeMax }
+
 // CheckTime refuses a time of a row that is out of bounds.
 func CheckTime(seconds int64) (int64, error) {
 	if seconds < TimeMin || seconds > TimeMax {

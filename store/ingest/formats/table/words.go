@@ -18,8 +18,8 @@ var endWords = [][2]string{
 // idWords end the names of columns of ids.
 var idWords = []string{"id", "ids", "key", "nr", "no", "number", "code", "uid", "uuid", "guid", "identifier"}
 
-// words are those that a name is made of, in lower case: txId1 is tx, id and 1.
-func words(name string) (out []string) {
+// Words are those that a name is made of, in lower case: txId1 is tx, id and 1.
+func Words(name string) (out []string) {
 	begin := 0
 	runes := []rune(strings.TrimSpace(name))
 	end := func(k int) {
@@ -48,7 +48,7 @@ func words(name string) (out []string) {
 func pairedEnds(names []string) (src, dst int, ok bool) {
 	split := make([][]string, len(names))
 	for k, n := range names {
-		split[k] = words(n)
+		split[k] = Words(n)
 	}
 	var found, ids [][2]int
 	for i, a := range split {
@@ -97,8 +97,8 @@ func endsOf(a, b []string, all [][]string) bool {
 // NumberedEnds reports whether two names differ by a number or a letter alone, as node_1 and node_2 do: they may as well be those of two
 // nodes.
 func NumberedEnds(src, dst string) bool {
-	for k, w := range words(src) {
-		if d := words(dst); k < len(d) && d[k] != w {
+	for k, w := range Words(src) {
+		if d := Words(dst); k < len(d) && d[k] != w {
 			return w == "1" || w == "a"
 		}
 	}
@@ -113,7 +113,7 @@ func TypesOfEnds(names []string, o *Options) (src, dst string, ok bool) {
 	}
 	var types []string
 	for _, n := range names {
-		if w := words(n); len(w) > 1 && w[len(w)-1] == "id" {
+		if w := Words(n); len(w) > 1 && w[len(w)-1] == "id" {
 			types = append(types, strings.Join(w[:len(w)-1], "_"))
 		} else if len(w) == 1 && slices.Contains(IdNames, w[0]) && w[0] != "name" {
 			return "", "", false // a row of its own
@@ -127,7 +127,7 @@ func TypesOfEnds(names []string, o *Options) (src, dst string, ok bool) {
 
 // DifferByWord reports whether two names are made of as many words, of which they have all but one, or all, in common.
 func DifferByWord(a, b string) bool {
-	x, y := words(a), words(b)
+	x, y := Words(a), Words(b)
 	differ := 0
 	for k := range min(len(x), len(y)) {
 		if x[k] != y[k] {
@@ -142,6 +142,6 @@ func IsID(name string) bool {
 	if slices.Contains(IdNames, strings.ToLower(strings.TrimSpace(name))) {
 		return true
 	}
-	w := words(name)
+	w := Words(name)
 	return len(w) > 1 && slices.Contains(idWords, w[len(w)-1])
 }

@@ -44,7 +44,7 @@ func TestPairedEnds(t *testing.T) {
 
 func TestWords(t *testing.T) {
 	for name, want := range map[string]string{"txId1": "tx id 1", "KundenNr": "kunden nr", "IPAddress": "ip address", " a_b ": "a b", "ID": "id", "": "", "österreichNr": "österreich nr"} {
-		if got := words(name); !slices.Equal(got, strings.Fields(want)) {
+		if got := Words(name); !slices.Equal(got, strings.Fields(want)) {
 			t.Errorf("%q: %q", name, got)
 		}
 	}

@@ -216,7 +216,7 @@ func (t *textSample) moments(place int) bool {
 		if place >= len(row) {
 			continue
 		}
-		if x, err := table.ParseFloat([]byte(row[place]), 64); err != nil || x < 315532800 || x > table.TimeMax {
+		if x, err := table.ParseFloat([]byte(row[place]), 64); err != nil || !table.IsMoment(x) {
 			return false
 		}
 	}
