@@ -1,6 +1,8 @@
 package formats
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,12 +28,51 @@ func openBetweenTypes(path string, o Options) (ingest.Source, error) {
 	if err != nil {
 		return nil, nil
 	}
-	src, dst, ok := table.TypesOfEnds(table.ColumnNames(t.Columns()), &o.Text)
+	names := table.ColumnNames(t.Columns())
+	ends, types, ok := table.TypesOfEnds(names, &o.Text)
 	if !ok {
 		return nil, nil
 	}
+	if same, err := shareTexts(t, ends); same || err != nil { // of one type, then
+		return nil, err
+	}
 	name, _, _ := strings.Cut(o.FS.PathBase(files.PlainName(path)), ".")
-	return layouts.OpenBetween(o.FS, path, src, name, dst, o.Text)
+	src, err := layouts.OpenBetween(o.FS, path, types[0], name, types[1], o.Text)
+	if err == nil {
+		d := src.Describe()
+		d.Notes = append(d.Notes, fmt.Sprintf("%s and %s are taken for ids of two types of nodes: if they are of one, name the columns by --columns src,dst,…", names[ends[0]], names[ends[1]]))
+	}
+	return src, err
+}
+
+// sharedRows is how many rows are looked at for texts that both ends of edges have.
+const sharedRows = 1000
+
+// shareTexts reports whether the first rows have a text in one of two columns that another has in the other. Numbers, which all count from 0
+// or 1, say nothing.
+func shareTexts(t table.Table, columns [2]int) (bool, error) {
+	enough := errors.New("enough rows were read")
+	want := []table.Want{{At: columns[0]}, {At: columns[1]}}
+	seen, n, same := [2]map[string]bool{{}, {}}, 0, false
+	t.Use(want)
+	err := t.Read(context.Background(), ingest.Env{Threads: 1, MemoryBytes: ingest.SourceBytes}, want, func(b *table.Batch) error {
+		for i := range b.Rows {
+			for k := range seen {
+				if v := b.Text[k].At(i); !table.IsNumber(v) && !table.MissingText(v) {
+					seen[k][string(v)] = true
+					same = same || seen[1-k][string(v)]
+				}
+			}
+			if n++; same || n == sharedRows {
+				return enough
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, enough) {
+		err = nil
+	}
+	return same, err
 }
 
 // likelyCommands says how the files of a folder that has no known layout might be ingested: "" where none is text or Parquet.

@@ -66,7 +66,7 @@ func TestGuessedMeanings(t *testing.T) {
 	}
 	// What is refused, with what to type instead.
 	fs := memFS(t, map[string][]byte{"e.tsv": []byte("p1\tp2\n"), "n.content": []byte("p1" + bow + "\tAI\np2" + bow + "\tDB\n"),
-		"d/kunden.csv": []byte("id,x\na,1\nb,2\n"), "d/links.csv": []byte("sender,receiver\na,b\n"), "tables/a.csv": []byte("id,x\n1,2\n"), "tables/b.csv": []byte("id,x,y\n1,2,3\n"), "one/a.cites": []byte("1 2\n3 4\n"),
+		"d/kunden.csv": []byte("id,x\na,1\nb,2\n"), "d/links.csv": []byte("sender,receiver\na,b\n"), "tables/a.csv": []byte("id,x\n1,2\n"), "tables/b.csv": []byte("id,x,y\n1,2,3\n"), "friends.csv": []byte("person_id,friend_id\nann,bob\nbob,cy\n"), "one/a.cites": []byte("1 2\n3 4\n"),
 		"wide.csv": []byte("1,2,1.5" + strings.ReplaceAll(bow, "\t", ",") + "\n"), "m.mtx": []byte("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 2 1\n"),
 		"x.json": []byte("{\"a\": 1, \"b\": 2}\n"), "m.txt2": []byte("%%MatrixMarket\n1 2\n"), "b.x": {0, 1, 2, '\n'}})
 	for _, c := range []struct {
@@ -77,6 +77,7 @@ func TestGuessedMeanings(t *testing.T) {
 		{"e.tsv", []string{"n.content"}, "--node-columns says what they are, in order, such as id,x*40,label"},
 		{"d", nil, "gstore ingest d/links.csv STORE --nodes d/kunden.csv"},
 		{"tables", nil, "gstore ingest tables STORE --format database makes a node"},
+		{"friends.csv", nil, "--columns src,dst"},
 		{"one", nil, "gstore ingest one/a.cites STORE takes a file of edges"},
 		{"wide.csv", nil, "--columns src,dst,x*41"},
 		{"m.mtx", nil, "scipy.io.mmread"},

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Union
 
 import numpy as np
 
-from . import errors
+from . import _frames, errors
 
 _ROWS = 1 << 17  # of a row group, and of a batch where that can be chosen
 
@@ -113,5 +113,5 @@ def dense(schema: Any, nodes: Optional[Any]) -> bool:
     import pyarrow
 
     names = schema.names
-    ends = ("src", "dst") if {"src", "dst"} <= set(names) else names[:2]
+    ends = _frames.called_ends(names) or names[:2]
     return nodes is None and all(pyarrow.types.is_integer(schema.field(end).type) for end in ends)

@@ -9,7 +9,8 @@ from typing import Any, Dict, Mapping, Tuple, Union
 import numpy as np
 
 from . import errors
-from .ingest import _host, _labels, ingest
+from ._frames import labels_of
+from .ingest import _host, ingest
 from .store import TYPES, Store
 
 
@@ -88,7 +89,7 @@ def _classes(y: Any) -> np.ndarray:
     y = np.asarray(_host(y))
     if y.ndim > 1 and y.shape[1] > 1:
         return y.astype(np.float32)
-    return _labels(y.reshape(-1))[0]
+    return labels_of(y.reshape(-1))[0]
 
 
 def _masks(data: Any) -> Any:

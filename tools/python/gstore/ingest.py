@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from . import _lib, _stream, errors, sizes
+from . import _frames, _lib, _stream, errors, sizes
 from .store import PARTS, Store, encode_texts
 from .store import open as open_store
 
@@ -108,20 +108,20 @@ def ingest(
             return _made(path, options, [])
     g = _Graph()
     columns = dict(edge_columns or {})
-    table = _table(edges)
+    table = _frames.columns_of(edges)
     if table is not None:
-        src, dst, relations, found = _edge_frame(table, relations)
+        src, dst, relations, found = _frames.edge_frame(table, relations)
         columns = {**found, **columns}
     else:
         src, dst = _ends(edges)
     arrays = set(features or {})  # and all other features are columns of a table
     features = dict(features or {})
     if nodes is not None:
-        table = _table(nodes)
+        table = _frames.columns_of(nodes)
         if table is None:
             raise errors.InvalidError(f"nodes of {type(nodes)}: expected a table of pandas or pyarrow")
         index = nodes.index.to_numpy() if hasattr(nodes, "iloc") else None
-        ids, labels, splits, class_names = _node_frame(table, index, features, ids, labels, splits, class_names)
+        ids, labels, splits, class_names = _frames.node_frame(table, index, features, ids, labels, splits, class_names)
     if ids is not None:
         external = _ids(ids)
         src, dst = _positions(external, src, "source"), _positions(external, dst, "destination")
@@ -152,7 +152,7 @@ def ingest(
         if labels.ndim > 1 and labels.shape[1] > 1:
             g.column("node", "label", "label", labels.astype(np.float32))
         else:
-            labels, class_names = _labels(labels.reshape(-1), class_names)
+            labels, class_names = _frames.labels_of(labels.reshape(-1), class_names)
             g.column("node", "label", "label", labels if labels.dtype.kind == "f" else labels.astype(np.int64))
     for name, rows in columns.items():
         rows = np.asarray(_host(rows))
@@ -317,22 +317,6 @@ def _positions(ids: np.ndarray, named: Any, what: str) -> np.ndarray:
     return found
 
 
-def _table(frame: Any) -> Optional[Dict[str, np.ndarray]]:
-    """The columns of a pandas or pyarrow table, None for anything else."""
-    if hasattr(frame, "collect") and hasattr(frame, "lazy"):  # a LazyFrame of polars
-        frame = frame.collect()
-    if hasattr(frame, "to_arrow") and hasattr(frame, "columns"):  # a DataFrame of polars
-        frame = frame.to_arrow()
-    if hasattr(frame, "data") and hasattr(frame.data, "table") and hasattr(frame, "column_names"):  # a Dataset of Hugging Face
-        frame = frame.with_format("arrow")[:] if getattr(frame, "_indices", None) is not None else frame.data.table
-    names = getattr(frame, "column_names", None)
-    if names is None and hasattr(frame, "iloc") and hasattr(frame, "columns"):
-        names = list(frame.columns)
-    if names is None:
-        return None
-    return {str(n): frame[n].to_numpy() for n in names}
-
-
 def _check_rows(tables: Mapping[Any, _Array], labels: Any, ids: Any, num_nodes: int, node_types: Mapping[str, int], ends: Tuple[np.ndarray, np.ndarray]) -> int:
     """Refuses columns of different lengths, and edges that name nodes beyond them, by what they are called; the number of nodes, 0 where
     only edges say it."""
@@ -359,44 +343,3 @@ def _check_rows(tables: Mapping[Any, _Array], labels: Any, ids: Any, num_nodes: 
             at = int(np.argmax(end))
             raise errors.InputError(f"edge {at} has {what} {int(end[at])}, but {name} has {n} nodes, numbered from 0: expected more rows, or fewer nodes in edges")
     return n
-
-
-def _edge_frame(columns: Dict[str, np.ndarray], relations: Any) -> Tuple[np.ndarray, np.ndarray, Any, Dict[str, np.ndarray]]:
-    names = list(columns)
-    src, dst = ("src", "dst") if {"src", "dst"} <= set(names) else (names[0], names[1])
-    if relations is None:
-        relations = columns.get("relation")
-    rest = {n: rows for n, rows in columns.items() if n not in (src, dst, "relation") and rows.dtype.kind in "iuf"}
-    return columns[src], columns[dst], relations, rest
-
-
-def _node_frame(columns: Dict[str, np.ndarray], index: Any, features: Dict[str, Any], ids: Any, labels: Any, splits: Any, classes: Any) -> Tuple[Any, Any, Any, Any]:
-    """Reads a table of nodes; features of its numeric columns are added to features."""
-    if ids is None:
-        ids = columns.get("id", index)
-    if labels is None and "label" in columns:
-        labels, classes = _labels(columns["label"], classes)
-    if splits is None and "split" in columns:
-        of = np.array([PARTS.get(part, part) for part in columns["split"].tolist()], dtype=object)
-        splits = {part: of == part for part in ("train", "valid", "test")}
-    rest = [rows.astype(np.float32) for n, rows in columns.items() if n not in ("id", "label", "split") and rows.dtype.kind in "iufb"]
-    if rest and "x" not in features:
-        features["x"] = np.stack(rest, 1)
-    return ids, labels, splits, classes
-
-
-def _labels(column: np.ndarray, classes: Any = None) -> Tuple[np.ndarray, Any]:
-    """Classes of a column of numbers or texts, −1 where there is none, and their names if they are texts; numbers, NaN where there is
-    none, of one with fractions."""
-    if column.dtype.kind in "iub":
-        return column, classes
-    if column.dtype.kind == "f":
-        present = ~np.isnan(column)
-        if (column[present] % 1 != 0).any():
-            return column.astype(np.float64), classes
-        return np.where(present, column, -1).astype(np.int64), classes
-    present = np.array([v is not None and v == v for v in column.tolist()], dtype=bool)
-    names, found = np.unique(column[present].astype(str), return_inverse=True)
-    labels = np.full(len(column), -1, np.int64)
-    labels[present] = found
-    return labels, [str(n) for n in names]

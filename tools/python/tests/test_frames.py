@@ -26,6 +26,19 @@ def test_frames(tmp_path):
         gstore.ingest(tmp_path / "t", pandas.DataFrame({"src": ["a"], "dst": ["e"]}), nodes=nodes)
 
 
+def test_names(tmp_path):
+    """Columns by other names, in any order, as `gstore ingest` knows them; what cannot be ends is refused."""
+    edges = pandas.DataFrame({"weight": [1.5, 2.5], "Source": [30, 10], "Target": [10, 20], "when": pandas.to_datetime(["2020-01-02", "2020-01-03"])})
+    nodes = pandas.DataFrame({"account_id": [10, 20, 30], "balance": [1.0, 2.0, 3.0], "class": ["a", "b", "a"]})
+    s = gstore.ingest(tmp_path / "s", edges, nodes=nodes, normalize="none")
+    at = s.lookup([10, 20, 30])
+    assert s.features("x", at).ravel().tolist() == [1, 2, 3] and list(s.class_names) == ["a", "b"]
+    assert s.external(s.neighbors([at[0]]).nodes).tolist() == [30]
+    assert s.columns["weight"].role == "weight" and "timestamp" in s.columns
+    with pytest.raises(gstore.InvalidError, match="no columns src and dst"):
+        gstore.ingest(tmp_path / "t", pandas.DataFrame({"weight": [1.5], "a": [1], "b": [2]}))
+
+
 def test_integer_ids(tmp_path):
     nodes = pandas.DataFrame({"v": np.arange(3, dtype=np.float64), "label": [0.0, np.nan, 1.0]}, index=[10, 7, 2**60])
     s = gstore.ingest(tmp_path / "s", ([10, 7], [2**60, 10]), nodes=nodes)

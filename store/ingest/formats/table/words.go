@@ -106,23 +106,23 @@ func NumberedEnds(src, dst string) bool {
 }
 
 // TypesOfEnds are the types that the only two columns are called by whose names end with id, TYPE_id or TypeId, where they differ: the ends of
-// edges between nodes of two types. ok is false where columns are called as ends are, or others are of ids.
-func TypesOfEnds(names []string, o *Options) (src, dst string, ok bool) {
+// edges between nodes of two types. ends are the columns' places. ok is false where columns are called as ends are, or others are of ids.
+func TypesOfEnds(names []string, o *Options) (ends [2]int, types [2]string, ok bool) {
 	if _, named := EdgeMeanings(names, o); named {
-		return "", "", false
+		return ends, types, false
 	}
-	var types []string
-	for _, n := range names {
+	found := 0
+	for k, n := range names {
 		if w := Words(n); len(w) > 1 && w[len(w)-1] == "id" {
-			types = append(types, strings.Join(w[:len(w)-1], "_"))
+			if found < 2 {
+				ends[found], types[found] = k, strings.Join(w[:len(w)-1], "_")
+			}
+			found++
 		} else if len(w) == 1 && slices.Contains(IdNames, w[0]) && w[0] != "name" {
-			return "", "", false // a row of its own
+			return ends, types, false // a row of its own
 		}
 	}
-	if len(types) != 2 || types[0] == types[1] {
-		return "", "", false
-	}
-	return types[0], types[1], true
+	return ends, types, found == 2 && types[0] != types[1]
 }
 
 // DifferByWord reports whether two names are made of as many words, of which they have all but one, or all, in common.

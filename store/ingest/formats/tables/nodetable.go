@@ -412,8 +412,8 @@ func (n *nodeTable) byName(names []string, o *table.Options) {
 		}
 	}
 	find("id", append(table.TypedIDs(n.kind), table.IdNames...))
-	if k := slices.IndexFunc(cols, func(c table.Column) bool { return !slices.Contains(o.Skip, c.Name) }); k >= 0 && !slices.Contains(names, "id") && table.IsID(cols[k].Name) {
-		names[k] = "id" // a key stands first
+	if k := slices.IndexFunc(cols, func(c table.Column) bool { return !slices.Contains(o.Skip, c.Name) }); k >= 0 && n.kind == "" && !slices.Contains(names, "id") && table.IsID(cols[k].Name) {
+		names[k] = "id" // a key stands first; that of a type is called by it
 	}
 	if o.Label == nil {
 		find("label", labelNames)
