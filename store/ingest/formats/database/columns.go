@@ -68,6 +68,9 @@ func (s *Source) addColumns(r *rows) {
 	for _, k := range r.of(Category) {
 		add(r.category(k))
 	}
+	for _, k := range r.of(Set) {
+		add(r.set(k))
+	}
 	for _, k := range r.of(Text) {
 		add(r.text(k))
 	}
@@ -123,6 +126,8 @@ func (r *rows) use(k int) string {
 		return "boolean: feature " + r.name + marksOf
 	case Category:
 		return fmt.Sprintf("category of %d values: column %s.%s", len(r.values(k)), r.name, c.Name)
+	case Set:
+		return fmt.Sprintf("set of %d parts: feature %s.%s", len(r.parts(k)), r.name, c.Name)
 	case Text:
 		return fmt.Sprintf("text: feature %s.%s of %d hashed n-grams", r.name, c.Name, textDim)
 	default:
@@ -304,6 +309,41 @@ func (r *rows) category(k int) column {
 		want: []table.Want{{At: k}},
 		row: func(out []byte, b *table.Batch, first, i int) ([]byte, error) {
 			return binary.LittleEndian.AppendUint32(out, places[string(b.Text[first].At(i))]), nil
+		},
+	}
+}
+
+// parts are those that a column's texts are sets of: the column's in order, or the store's.
+func (r *rows) parts(k int) []string {
+	if c := r.stored[r.name+"."+r.cols[k].Name]; c != nil {
+		return c.Elements
+	}
+	return partsOf(r.stats[k].values)
+}
+
+// set has an element for each part that is in the column's texts: 1 where a text has it.
+func (r *rows) set(k int) column {
+	parts := r.parts(k)
+	places := map[string]int{}
+	for i, p := range parts {
+		places[p] = i
+	}
+	return column{
+		spec: ingest.ColumnSpec{Name: r.name + "." + r.cols[k].Name, Elem: blocks.Float32, Dim: len(parts), Indicator: true, Elements: parts},
+		want: []table.Want{{At: k}},
+		row: func(out []byte, b *table.Batch, first, i int) ([]byte, error) {
+			row := make([]float32, len(parts))
+			if v := b.Text[first].At(i); !r.absent(v) {
+				for p := range partsIn(string(v)) {
+					if at, ok := places[p]; ok {
+						row[at] = 1
+					}
+				}
+			}
+			for _, x := range row {
+				out = appendFloat(out, float64(x))
+			}
+			return out, nil
 		},
 	}
 }

@@ -3,11 +3,14 @@ package database
 import (
 	"bytes"
 	"context"
+	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/table"
 )
 
@@ -173,6 +176,8 @@ func kindOf(c *table.Column, s *stats, rows int64) Kind {
 		return Boolean
 	case c.Date && (c.Elem != blocks.Invalid || s.dates == there):
 		return Date
+	case s.words && s.values != nil && ingest.LabelsIn(slices.Sorted(maps.Keys(s.values))) != nil && len(partsOf(s.values)) <= partsMost:
+		return Set
 	case s.words && few:
 		return Category
 	case s.words && s.blanks >= textWords*there: // what is shorter names its row: a model learns it by heart, and nothing of other rows
@@ -183,6 +188,31 @@ func kindOf(c *table.Column, s *stats, rows int64) Kind {
 		return Category
 	}
 	return Number
+}
+
+// partsMost bounds the elements of a set.
+const partsMost = 500
+
+// partsIn are the parts of a text, between bars or semicolons.
+func partsIn(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for p := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '|' || r == ';' }) {
+			if p = strings.TrimSpace(p); p != "" && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// partsOf are the parts of texts, in order.
+func partsOf(texts map[string]bool) []string {
+	parts := map[string]bool{}
+	for t := range texts {
+		for p := range partsIn(t) {
+			parts[p] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(parts))
 }
 
 // stats are what the values of a column are.

@@ -85,6 +85,7 @@ const (
 	Boolean  Kind = "boolean"  // 0 or 1
 	Date     Kind = "date"     // days since 1970, standardised
 	Category Kind = "category" // a learned vector for each value
+	Set      Kind = "set"      // text of parts, such as Comedy|Drama: 0 or 1 for each part
 	Text     Kind = "text"     // hashed n-grams
 	Vector   Kind = "vector"   // a list of numbers of one length, as it is
 	Label    Kind = "label"    // what models of nodes learn: a class, or a number; of one column of the database
@@ -92,7 +93,7 @@ const (
 )
 
 // Kinds lists the kinds of columns.
-func Kinds() []Kind { return []Kind{Number, Boolean, Date, Category, Text, Vector, Label, Skip} }
+func Kinds() []Kind { return []Kind{Number, Boolean, Date, Category, Set, Text, Vector, Label, Skip} }
 
 // schemaBytesMax bounds a schema's file.
 const schemaBytesMax = 64 << 20

@@ -183,6 +183,8 @@ func (r *rows) checkKind(k int) error {
 		return bad("only lists of numbers are vectors, and nothing else")
 	case kind == Category && s.values == nil && r.stored == nil:
 		return bad(fmt.Sprintf("has more than %d values: make it text or skip", categoriesMax))
+	case kind == Set && r.stored == nil && (s.values == nil || len(partsOf(s.values)) == 0):
+		return bad(fmt.Sprintf("has more than %d values, or none", categoriesMax))
 	case kind == Category && !surveyed(c):
 		return bad("holds no text and no integers")
 	case kind == Text && !c.Text && !s.words && !surveyed(c):
