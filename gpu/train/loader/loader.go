@@ -107,7 +107,7 @@ func Open(ctx context.Context, st *store.Store, cfg config.Config, o Options) (_
 	}
 	m := st.Manifest()
 	if _, err := m.SplitColumn(cfg.Split); err != nil && o.Nodes == nil {
-		return nil, fmt.Errorf("train: loader: whose nodes are the seeds: %w", err)
+		return nil, fmt.Errorf("train: loader: whose nodes are the seeds: %w: name them (Python: input_nodes=, or split=None for all), or divide those with labels (gstore append --split-random 60/20/20, split_random= of an ingest)", err)
 	}
 	if o.Nodes != nil && len(o.Nodes) == 0 || o.Full && o.World > 1 {
 		return nil, fmt.Errorf("train: loader: %w: %d seeds, full batches alone %v on %d ranks: expected seeds, and full batches on one", store.ErrInvalid, len(o.Nodes), o.Full, o.World)
