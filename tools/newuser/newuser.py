@@ -70,10 +70,10 @@ run("train", "people-normal.gs", "--epochs", "1")
 run("ingest", "follows.csv", "dates.gs", "--nodes", "people.csv", "--missing", "zero", "--missing-mask", "--use", "joined,city", says=["joined, in days since 1970", "feature city"])
 check("dates asked for are days", nodes_of("dates.gs")[0]["joined"].sort_values().diff().dropna().eq(1).all())
 
-# One with interactions of users and items: nothing is guessed.
+# One with interactions of users and items: nodes of two types, and how they are of one.
 shop = pd.DataFrame({"user_id": [1, 2], "item_id": [10, 11], "action": ["buy", "view"], "rating": [4.5, 3.0], "ts": [1700000000, 1700000001]})
 shop.to_csv("shop.csv", index=False)
-run("ingest", "shop.csv", "shop.gs", fails=["shop.csv: line 1", "user_id", "--header yes", "--header no"])
+run("ingest", "shop.csv", "shop-types.gs", says=["4 nodes, 2 edges", '"user_id" → source of type user', '"item_id" → destination of type item', '"ts" → timestamp', "--columns src,dst"])
 run("ingest", "shop.csv", "shop.gs", "--columns", "src,dst,relation,rating,timestamp", says=["4 nodes, 2 edges", '"action" → relation'])
 pd.DataFrame({"src": [1.0, 2.0], "dst": [2.0, 3.0]}).to_csv("floats.csv", index=False)
 run("ingest", "floats.csv", "floats.gs", says=["3 nodes, 2 edges"])
