@@ -74,6 +74,9 @@ func LabelsIn(texts []string) []string {
 	return nil
 }
 
+// LabelParts are the labels in a text, between any of the separators.
+func LabelParts(text string) []string { return partsOf(text, separators) }
+
 // partsOf are the labels in a text, of which each of by may be between them.
 func partsOf(text, by string) (parts []string) {
 	for _, p := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(by, r) }) {

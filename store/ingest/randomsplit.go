@@ -117,10 +117,7 @@ func withRandomSplit(src source.Source, r *RandomSplit) (source.Source, error) {
 			s.desc.Notes = append(slices.Clip(s.desc.Notes), "the input does not say which edges to predict: 5 % are kept to validate and 5 % to test, at random, and are no edges of the graph (--split-random divides them otherwise; none keeps all in the graph)")
 		}
 	}
-	if keyed, ok := src.(source.KeyedSource); ok {
-		return &randomlySplitKeyed{s, keyed}, nil
-	}
-	return s, nil
+	return source.KeyedAs(s, src), nil
 }
 
 // randomlySplit is a source with a random split. That of nodes is made by the run, which knows dense ids.
@@ -130,22 +127,6 @@ type randomlySplit struct {
 	split   *RandomSplit
 	ofEdges bool
 	parts   []uint8 // of desc.EdgeLists
-}
-
-// randomlySplitKeyed is randomlySplit of a KeyedSource.
-type randomlySplitKeyed struct {
-	*randomlySplit
-	keyed source.KeyedSource
-}
-
-// NodeIDs implements [KeyedSource].
-func (s *randomlySplitKeyed) NodeIDs(ctx context.Context, env source.Env, emit func(*source.IDs, source.Position) error) error {
-	return s.keyed.NodeIDs(ctx, env, emit)
-}
-
-// KeyedRows implements [KeyedSource].
-func (s *randomlySplitKeyed) KeyedRows(ctx context.Context, env source.Env, c int, emit func(*source.IDs, []byte, source.Position) error) error {
-	return s.keyed.KeyedRows(ctx, env, c, emit)
 }
 
 // Describe implements [Source].

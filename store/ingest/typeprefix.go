@@ -20,16 +20,14 @@ func (r *Job) countPrefixes(ctx context.Context) error {
 	if !r.Desc.TypesByPrefix || len(r.Desc.NodeTypes) < 2 {
 		return nil
 	}
-	src, ok := r.Source.(source.KeyedSource)
-	if !ok || r.Dictionary == nil || !r.Dictionary.Strings {
+	if _, ok := r.Source.(source.KeyedSource); !ok || r.Dictionary == nil || !r.Dictionary.Strings {
 		return fmt.Errorf("ingest: types by the prefix of ids that are %s, expected a KeyedSource with strings", r.Desc.IDs)
 	}
 	counts, err := countTypes(ctx, r.Dictionary, r.Desc)
 	if err != nil {
 		return err
 	}
-	r.Source = &keyedNumbered{withNumbers(src, counts), src}
-	r.Desc = r.Source.Describe()
+	r.numberBy(withNumbers(r.Source, counts))
 	return nil
 }
 
@@ -39,11 +37,13 @@ func (r *Job) numberNodes() {
 		return
 	}
 	if s := withNumbers(r.Source, []int64{int64(r.State.Nodes)}); len(s.number) > 0 {
-		if r.Source = s; s.keyed != nil {
-			r.Source = &keyedNumbered{s, s.keyed}
-		}
-		r.Desc = s.Describe()
+		r.numberBy(s)
 	}
+}
+
+// numberBy makes s, which wraps the source, the source.
+func (r *Job) numberBy(s *numbered) {
+	r.Source, r.Desc = source.KeyedAs(s, s.Source), &s.desc
 }
 
 // countTypes counts the ids of each of d's types.
@@ -70,31 +70,13 @@ func countTypes(ctx context.Context, ids *dictionary.Dictionary, d *source.Descr
 // numbered is a source whose types have been counted, with the columns that number its nodes behind its own.
 type numbered struct {
 	source.Source
-	keyed  source.KeyedSource // the same; nil = it is none
 	desc   source.Description
 	number []source.NumberColumn
-}
-
-// keyedNumbered is numbered of a source by ids.
-type keyedNumbered struct {
-	*numbered
-	by source.KeyedSource
-}
-
-// NodeIDs implements [KeyedSource].
-func (s *keyedNumbered) NodeIDs(ctx context.Context, env source.Env, emit func(*source.IDs, source.Position) error) error {
-	return s.by.NodeIDs(ctx, env, emit)
-}
-
-// KeyedRows implements [KeyedSource].
-func (s *keyedNumbered) KeyedRows(ctx context.Context, env source.Env, c int, emit func(*source.IDs, []byte, source.Position) error) error {
-	return s.by.KeyedRows(ctx, env, c, emit)
 }
 
 // withNumbers is src, of types with as many nodes as counts says, one type's behind another's.
 func withNumbers(src source.Source, counts []int64) *numbered {
 	s := &numbered{Source: src, desc: *src.Describe()}
-	s.keyed, _ = src.(source.KeyedSource)
 	s.desc.NodeTypes, s.desc.NodeColumns, s.desc.Notes = slices.Clone(s.desc.NodeTypes), slices.Clone(s.desc.NodeColumns), slices.Clone(s.desc.Notes)
 	for t, n := range counts {
 		s.desc.NodeTypes[t].Count = n

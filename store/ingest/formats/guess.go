@@ -2,7 +2,6 @@ package formats
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,11 +50,8 @@ const sharedRows = 1000
 // shareTexts reports whether the first rows have a text in one of two columns that another has in the other. Numbers, which all count from 0
 // or 1, say nothing.
 func shareTexts(t table.Table, columns [2]int) (bool, error) {
-	enough := errors.New("enough rows were read")
-	want := []table.Want{{At: columns[0]}, {At: columns[1]}}
 	seen, n, same := [2]map[string]bool{{}, {}}, 0, false
-	t.Use(want)
-	err := t.Read(context.Background(), ingest.Env{Threads: 1, MemoryBytes: ingest.SourceBytes}, want, func(b *table.Batch) error {
+	err := table.ReadSome(context.Background(), t, []table.Want{{At: columns[0]}, {At: columns[1]}}, func(b *table.Batch) error {
 		for i := range b.Rows {
 			for k := range seen {
 				if v := b.Text[k].At(i); !table.IsNumber(v) && !table.MissingText(v) {
@@ -64,14 +60,11 @@ func shareTexts(t table.Table, columns [2]int) (bool, error) {
 				}
 			}
 			if n++; same || n == sharedRows {
-				return enough
+				return table.ErrEnough
 			}
 		}
 		return nil
 	})
-	if errors.Is(err, enough) {
-		err = nil
-	}
 	return same, err
 }
 

@@ -332,16 +332,14 @@ func (r *rows) set(k int) column {
 		spec: ingest.ColumnSpec{Name: r.name + "." + r.cols[k].Name, Elem: blocks.Float32, Dim: len(parts), Indicator: true, Elements: parts},
 		want: []table.Want{{At: k}},
 		row: func(out []byte, b *table.Batch, first, i int) ([]byte, error) {
-			row := make([]float32, len(parts))
+			begin := len(out)
+			out = append(out, make([]byte, 4*len(parts))...)
 			if v := b.Text[first].At(i); !r.absent(v) {
-				for p := range partsIn(string(v)) {
+				for _, p := range ingest.LabelParts(string(v)) {
 					if at, ok := places[p]; ok {
-						row[at] = 1
+						binary.LittleEndian.PutUint32(out[begin+4*at:], math.Float32bits(1))
 					}
 				}
-			}
-			for _, x := range row {
-				out = appendFloat(out, float64(x))
 			}
 			return out, nil
 		},

@@ -2,8 +2,6 @@ package database
 
 import (
 	"bytes"
-	"context"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -124,23 +122,6 @@ func inferTime(t *Table, cols []table.Column) (name string, others []string) {
 	return "", dates
 }
 
-// inferMoments is the first column called by one of timeNames whose numbers look like seconds since 1970; "" = none is.
-func inferMoments(ctx context.Context, t table.Table) (string, error) {
-	for _, want := range timeNames {
-		cols := t.Columns()
-		k := slices.IndexFunc(cols, func(c table.Column) bool {
-			return !c.Date && !c.Text && !c.List && c.Strange == "" && plain(c.Name) == want
-		})
-		if k < 0 {
-			continue
-		}
-		if are, err := areMoments(ctx, t, k); are || err != nil {
-			return cols[k].Name, err
-		}
-	}
-	return "", nil
-}
-
 // timeWords end the names of dates that are the time of a row: order_date, createdAt.
 var timeWords = []string{"date", "time", "timestamp", "datetime", "at"}
 
@@ -193,22 +174,11 @@ func kindOf(c *table.Column, s *stats, rows int64) Kind {
 // partsMost bounds the elements of a set.
 const partsMost = 500
 
-// partsIn are the parts of a text, between bars or semicolons.
-func partsIn(text string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for p := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '|' || r == ';' }) {
-			if p = strings.TrimSpace(p); p != "" && !yield(p) {
-				return
-			}
-		}
-	}
-}
-
 // partsOf are the parts of texts, in order.
 func partsOf(texts map[string]bool) []string {
 	parts := map[string]bool{}
 	for t := range texts {
-		for p := range partsIn(t) {
+		for _, p := range ingest.LabelParts(t) {
 			parts[p] = true
 		}
 	}

@@ -2,13 +2,10 @@ package database
 
 import (
 	"context"
-	"errors"
 	"hash/maphash"
 	"maps"
 	"slices"
 
-	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/table"
 )
 
@@ -17,8 +14,6 @@ const (
 	uniqueMost  = 1 << 20
 	momentsMost = 1000
 )
-
-var errEnough = errors.New("enough rows were read")
 
 // inferShared fills in, where nothing was said of keys, those of ids that tables share and none of them is called by: order_id of
 // olist_orders_dataset and of olist_order_items_dataset. Such an id is the key of the table in which no value comes twice; of several of
@@ -97,16 +92,16 @@ func inferShared(ctx context.Context, s *Schema, open map[string]table.Table, im
 func isUnique(ctx context.Context, t table.Table, column string) (bool, error) {
 	k := slices.IndexFunc(t.Columns(), func(c table.Column) bool { return c.Name == column })
 	seed, seen, unique := maphash.MakeSeed(), map[uint64]struct{}{}, true
-	err := readSome(ctx, t, table.Want{At: k}, func(b *table.Batch) error {
+	err := table.ReadSome(ctx, t, []table.Want{{At: k}}, func(b *table.Batch) error {
 		for i := range b.Rows {
 			v := b.Text[0].At(i)
 			h := maphash.Bytes(seed, v)
 			if _, twice := seen[h]; twice || table.MissingText(v) {
 				unique = false
-				return errEnough
+				return table.ErrEnough
 			}
 			if seen[h] = struct{}{}; len(seen) == uniqueMost {
-				return errEnough
+				return table.ErrEnough
 			}
 		}
 		return nil
@@ -114,10 +109,27 @@ func isUnique(ctx context.Context, t table.Table, column string) (bool, error) {
 	return unique && len(seen) > 0, err
 }
 
+// inferMoments is the first column called by one of timeNames whose numbers look like seconds since 1970; "" = none is.
+func inferMoments(ctx context.Context, t table.Table) (string, error) {
+	for _, want := range timeNames {
+		cols := t.Columns()
+		k := slices.IndexFunc(cols, func(c table.Column) bool {
+			return !c.Date && !c.Text && !c.List && c.Strange == "" && plain(c.Name) == want
+		})
+		if k < 0 {
+			continue
+		}
+		if are, err := areMoments(ctx, t, k); are || err != nil {
+			return cols[k].Name, err
+		}
+	}
+	return "", nil
+}
+
 // areMoments reports whether the first numbers of a column look like seconds since 1970: of 1980 and later.
 func areMoments(ctx context.Context, t table.Table, k int) (bool, error) {
 	n, all := 0, true
-	err := readSome(ctx, t, table.Want{At: k}, func(b *table.Batch) error {
+	err := table.ReadSome(ctx, t, []table.Want{{At: k}}, func(b *table.Batch) error {
 		for i := range b.Rows {
 			if v := b.Text[0].At(i); !table.MissingText(v) {
 				x, err := table.ParseFloat(v, 64)
@@ -126,21 +138,10 @@ func areMoments(ctx context.Context, t table.Table, k int) (bool, error) {
 				}
 			}
 			if !all || n == momentsMost {
-				return errEnough
+				return table.ErrEnough
 			}
 		}
 		return nil
 	})
 	return all && n > 0, err
-}
-
-// readSome reads a column as text, until emit has enough.
-func readSome(ctx context.Context, t table.Table, want table.Want, emit func(*table.Batch) error) error {
-	want.Elem = blocks.Invalid
-	t.Use([]table.Want{want})
-	err := t.Read(ctx, ingest.Env{Threads: 1, MemoryBytes: ingest.SourceBytes}, []table.Want{want}, emit)
-	if errors.Is(err, errEnough) {
-		return nil
-	}
-	return err
 }

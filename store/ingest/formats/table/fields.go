@@ -31,8 +31,8 @@ const AnyWidth = -1
 
 // ParseFields parses the fields of a table in order: a name of known, "-" for a
 // field that is skipped (also "-*N", and at the end "-*" for all that follow), or a numeric feature as NAME, NAME:TYPE,
-// NAME*N, NAME:TYPE*N, of type float32 if none is named. Where known has timestamp, time and ts without a type are it. It returns the number of
-// fields that are looked at, and how many a row has, or AnyWidth. Errors are ingest.ErrOptions.
+// NAME*N, NAME:TYPE*N, of type float32 if none is named. Where known has timestamp, time and ts without a
+// type are it. It returns the number of fields that are looked at, and how many a row has, or AnyWidth. Errors are ingest.ErrOptions.
 func ParseFields(specs, known []string) (fields []Field, need, width int, err error) {
 	bad := func(spec, format string, args ...any) error {
 		return fmt.Errorf("%w: field %q: %s", ingest.ErrOptions, spec, fmt.Sprintf(format, args...))

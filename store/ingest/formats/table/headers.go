@@ -22,8 +22,8 @@ var IdNames = []string{"id", "node", "node_id", "nid", "name"}
 
 // EdgeMeanings says what the columns of a table of edges mean by their names, in any case: one of
 // EdgeFields, or "" where a name says nothing. Where nodes have types, columns called by two of them come first. Where the
-// table's name says the relation, no column does.
-// Where no columns are called as ends are, two whose names differ by a word for an end alone are they. ok is false if the ends have no columns.
+// table's name says the relation, no column does. Where no columns are called as ends are, two whose names differ by a word for an end
+// alone are they. ok is false if the ends have no columns.
 func EdgeMeanings(names []string, o *Options) (meaning []string, ok bool) {
 	meaning = make([]string, len(names))
 	find := func(known ...string) int {

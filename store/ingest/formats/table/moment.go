@@ -67,20 +67,27 @@ func parseMoment(text []byte) (seconds int64, part bool, err error) {
 	return 0, false, fmt.Errorf("%.40q is no time: neither seconds since 1970 nor a date as 2006-01-02 15:04:05, 2006/01/02 or 02.01.2006", text)
 }
 
-// dayLayouts are the forms of a day of which none can be taken for another: the month of 01/02/2006 depends on who wrote it.
-var dayLayouts = []string{time.DateOnly, "2006/01/02", "02.01.2006"}
-
-// dayLayout is the form of the day that s begins with, "" if it begins with none.
+// dayLayout is the form of the day that s begins with, "" if it begins with none: none can be taken for another, as the month of 01/02/2006
+// can, which depends on who wrote it.
 func dayLayout(s string) string {
 	if len(s) < len(time.DateOnly) {
 		return ""
 	}
-	for _, layout := range dayLayouts {
-		if _, err := time.Parse(layout, s[:len(layout)]); err == nil {
-			return layout
-		}
+	layout := ""
+	switch {
+	case s[4] == '-':
+		layout = time.DateOnly
+	case s[4] == '/':
+		layout = "2006/01/02"
+	case s[2] == '.':
+		layout = "02.01.2006"
+	default:
+		return ""
 	}
-	return ""
+	if _, err := time.Parse(layout, s[:len(layout)]); err != nil {
+		return ""
+	}
+	return layout
 }
 
 // parseDate parses a day, with a time of day or without; seconds may have a fraction.
