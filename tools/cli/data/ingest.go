@@ -202,7 +202,7 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 		f.StringVar(&o.missing, "missing", "auto", "what to do with features without a value (NaN, null, empty): error, or take zero, or the mean of the column (auto: the mean where columns of tables are standardised, else error)")
 		f.StringSliceVar(&o.label, "label", nil, "column to learn, of a table of nodes: NAME, or TYPE.NAME of one node type; several are labels of their names, 1 where a node has them (default: the one called label, y, class, labels or node_label). Of a database TABLE.COLUMN; of an edge list NAME: each edge is a node then")
 		f.StringSliceVar(&o.skip, "skip", nil, "columns of tables to leave out: NAME, or TYPE.NAME of one node type")
-		f.StringSliceVar(&o.use, "use", nil, "columns of tables to take as features although they hold dates (taken as days since 1970) or text (taken as one feature for each value)")
+		f.StringSliceVar(&o.use, "use", nil, "columns of tables to take as features although they hold dates (taken as days since 1970), text (taken as one feature for each value) or ids")
 	})
 	f.StringVar(&o.mem, "mem", "", "bound on memory, such as 4GiB (default: half of what the machine, or the cgroup, has)")
 	f.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
