@@ -85,7 +85,12 @@ func told(t *testing.T, s ingest.Source) (out []string) {
 	out = append(out, edges...)
 	for c, spec := range d.NodeColumns {
 		line := words(spec.Name, spec.Role, spec.Elem, spec.Dim, spec.First, spec.Rows, spec.NodeType, "")
-		if err == nil {
+		if err == nil && spec.Keyed {
+			err = s.(ingest.KeyedSource).KeyedRows(t.Context(), env, c, func(ids *ingest.IDs, b []byte, _ ingest.Position) error {
+				line += fmt.Sprintf("%v %x", ids.Ints, b)
+				return nil
+			})
+		} else if err == nil {
 			err = s.Rows(t.Context(), env, c, func(b []byte, _ ingest.Position) error {
 				line += fmt.Sprintf("%x", b)
 				return nil

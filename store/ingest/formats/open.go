@@ -102,6 +102,12 @@ var known = []form{
 	{name: "igb", folder: layouts.IsIGB, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenIGB(o.FS, path, o.label())
 	}},
+	{name: "graphsaint", folder: layouts.IsGraphSAINT, open: func(path string, o Options) (ingest.Source, error) {
+		return layouts.OpenGraphSAINT(o.FS, path)
+	}},
+	{name: "reddit", folder: layouts.IsReddit, open: func(path string, o Options) (ingest.Source, error) {
+		return layouts.OpenReddit(o.FS, path)
+	}},
 	{name: "triples", folder: has("train.npy", "train.tsv", "train.txt"), export: exportedTriples, open: openTriples},
 	{name: "tables", folder: layouts.IsTables, nodes: true, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenTables(o.FS, path, o.Text, o.Nodes, o.NodeColumns)

@@ -80,6 +80,7 @@ func pageInputs(c *coraArrays) map[string]func(t *testing.T) {
 	nodes := []byte("id,code,label,age,income\nann,7,0,31,2.5\nbob,8,1,25,1\ncy,9,,44,0\n")
 	numpy := files(map[string][]byte{"in/edge_index.npy": c.Ends(), "in/node_label.npy": clitest.NpyInts(c.Labels), "in/split/train.npy": clitest.NpyInts(c.Split["train"])})
 	triples := files(map[string][]byte{"fb/train.tsv": c.triples().text("train", "%s\t%s\t%s\n", true), "fb/test.tsv": c.triples().text("test", "%s\t%s\t%s\n", true)})
+	matrix := map[string][]byte{"indptr": clitest.NpyInts([]int64{0, 1, 2, 2}), "indices": clitest.NpyInts([]int64{1, 2}), "data": clitest.NpyFile("|b1", "2,", []byte{1, 1}), "shape": clitest.NpyInts([]int64{3, 3})}
 	return map[string]func(t *testing.T){
 		"cora": func(t *testing.T) {
 			written(formatCases(), "numpy, packed and [E, 2]", "cora")(t)
@@ -95,6 +96,14 @@ func pageInputs(c *coraArrays) map[string]func(t *testing.T) {
 		"dataset/wikikg90m-v2": files(map[string][]byte{
 			"dataset/wikikg90m-v2/meta.pt":                 savedKG(),
 			"dataset/wikikg90m-v2/processed/train_hrt.npy": clitest.NpyFile("<i8", "1, 3", blocks.Bytes([]int64{0, 1, 2}))}),
+		"Flickr": func(t *testing.T) {
+			clitest.Put(t, "Flickr/raw", map[string][]byte{"adj_full.npz": npzFile(t, zip.Deflate, matrix), "feats.npy": clitest.NpyFile("<f8", "3, 1", make([]byte, 24)),
+				"class_map.json": []byte(`{"0": 1, "1": 0, "2": 1}`), "role.json": []byte(`{"tr": [0], "va": [1], "te": [2]}`)})
+		},
+		"Reddit": func(t *testing.T) {
+			clitest.Put(t, "Reddit", map[string][]byte{"reddit_graph.npz": npzFile(t, zip.Store, matrix),
+				"reddit_data.npz": npzFile(t, zip.Store, map[string][]byte{"feature": clitest.NpyFile("<f4", "3, 1", make([]byte, 12)), "label": clitest.NpyInts([]int64{1, 0, 1}), "node_types": clitest.NpyInts([]int64{1, 2, 3})})})
+		},
 		"IGB260M/medium": files(map[string][]byte{
 			"IGB260M/medium/processed/paper/node_feat.npy":                clitest.NpyFile("<f4", "3, 1", make([]byte, 12)),
 			"IGB260M/medium/processed/paper/node_label_19.npy":            clitest.NpyFile("<f4", "3,", blocks.Bytes([]float32{0, 1, 0})),

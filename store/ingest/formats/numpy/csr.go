@@ -33,16 +33,8 @@ func (a *Archive) csr(prefix string) (m *Matrix, transposed bool, err error) {
 			return nil, false, err
 		}
 	}
-	shape, err := a.Array(prefix + "shape")
-	if err != nil {
+	if m.rows, m.cols, err = a.shape(prefix); err != nil {
 		return nil, false, err
-	}
-	dims, err := shape.small(2)
-	if err != nil {
-		return nil, false, err
-	}
-	if len(dims) != 2 || int64(dims[0]) < 0 || int64(dims[1]) < 0 {
-		return nil, false, ingest.Inputf(shape.Path, "a shape of %v, expected 2 dimensions ≥ 0", dims)
 	}
 	if a.Has(prefix + "format") {
 		format, err := a.text(prefix + "format")
@@ -53,7 +45,7 @@ func (a *Archive) csr(prefix string) (m *Matrix, transposed bool, err error) {
 			return nil, false, ingest.Inputf(m.path, "scipy format %q, expected csr or csc (.tocsr() converts)", format)
 		}
 	}
-	if m.rows, m.cols = int64(dims[0]), int64(dims[1]); transposed {
+	if transposed {
 		m.rows, m.cols = m.cols, m.rows
 	}
 	m.nnz = m.indices.Rows()
@@ -154,22 +146,6 @@ func (m *Matrix) walk(ctx context.Context, piece *piece, emit func(first int64) 
 		return ingest.Inputf(m.indptr.Path, "row %d: %d, expected %d (the number of indices)", m.rows, begin, m.nnz)
 	}
 	return flush(int64(begin) - int64(len(piece.row)))
-}
-
-// uniform reports whether all values are 1, so that they say nothing.
-func (m *Matrix) uniform() (bool, error) {
-	data, err := OpenNumbers(m.data)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = data.Close() }()
-	for range m.nnz {
-		x, err := data.float()
-		if err != nil || x != 1 {
-			return false, err
-		}
-	}
-	return true, nil
 }
 
 // Stream streams the entries as edges row → column, or column → row if

@@ -54,28 +54,6 @@ func IDs(a *Array, offset uint64, count int64) (parts.IDs, error) {
 	}, nil
 }
 
-// MaskIDs streams the places at which a mask of a byte for each node is not 0.
-func MaskIDs(a *Array, nodes int64) (parts.IDs, error) {
-	if a.Dim() != 1 || a.Elem.Size() != 1 || a.Rows() != nodes {
-		return nil, ingest.Inputf(a.Path, "%v of shape %v, expected bool of shape [%d]", a.Elem, a.Shape, nodes)
-	}
-	return func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
-		var ids ingest.IDs
-		return a.Stream(ctx, env, files.ReadBytes/8, func(first int64, b []byte) error {
-			ids.Ints = ids.Ints[:0]
-			for i, x := range b {
-				if x != 0 {
-					ids.Ints = append(ids.Ints, uint64(first)+uint64(i))
-				}
-			}
-			if len(ids.Ints) == 0 {
-				return nil
-			}
-			return emit(&ids, ingest.Position{File: a.Path, Unit: "row", Index: uint64(first)})
-		})
-	}, nil
-}
-
 // EdgeForm says how an array holds edges.
 type EdgeForm int
 

@@ -1,6 +1,7 @@
 package numpy
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -15,7 +16,8 @@ import (
 // [2, E], or as a scipy matrix (adj_data, adj_indices, adj_indptr, adj_shape as
 // in gnn-benchmark, or the same without adj_ as scipy.sparse.save_npz writes);
 // features as node_feat, x or features [N, D] or as a matrix attr_*; labels;
-// and a split by train_idx, valid_idx, test_idx or by boolean masks.
+// and a split by train_idx, valid_idx, test_idx or by boolean masks, of which there
+// may be those of several splits ([MaskIDs]).
 func OpenNPZ(fs vfs.FS, path string) (ingest.Source, error) {
 	a, err := OpenArchive(fs, path)
 	if err != nil {
@@ -49,6 +51,8 @@ func npzEdges(s *parts.Source, a *Archive) error {
 		if err != nil {
 			return err
 		}
+		// Platonov et al., "A critical look at the evaluation of GNNs under heterophily" (ICLR 2023), store each edge once.
+		s.Desc.Undirected = a.Has("edges", "node_features", "node_labels", "train_masks")
 		return AddEdges(s, ends, types, weights, FormColumns)
 	}
 	prefix := ""
@@ -57,27 +61,11 @@ func npzEdges(s *parts.Source, a *Archive) error {
 		prefix = "adj_"
 	case a.Has("adj_matrix.indptr"):
 		prefix = "adj_matrix."
-	case a.Has("indptr"):
+	case a.Has("indptr"), a.Has("row", "col", "shape"):
 	default:
 		return ingest.Inputf(a.Path, "no edges: expected the key edge_index, or a scipy matrix adj_indptr, adj_indices, … (there are: %s)", a.list())
 	}
-	m, transposed, err := a.csr(prefix)
-	if err != nil {
-		return err
-	}
-	if m.rows != m.cols {
-		return ingest.Inputf(m.path, "shape (%d, %d), expected a square matrix of nodes", m.rows, m.cols)
-	}
-	uniform, err := m.uniform()
-	if err != nil {
-		return err
-	}
-	if !uniform {
-		s.AddWeights()
-	}
-	s.Desc.Nodes, s.Desc.Edges = m.rows, m.nnz
-	s.EdgeStreams = append(s.EdgeStreams, m.edges(transposed, !uniform))
-	return nil
+	return AddMatrix(s, a, prefix)
 }
 
 func npzFeatures(s *parts.Source, a *Archive) error {
@@ -103,7 +91,7 @@ func npzFeatures(s *parts.Source, a *Archive) error {
 		s.AddColumn(ingest.ColumnSpec{Name: "x", Role: store.RoleFeature, Elem: blocks.Float32, Dim: int(m.cols), Rows: m.rows}, rows)
 		return nil
 	}
-	x, err := a.First("node_feat", "x", "features", "feat", "attr_matrix")
+	x, err := a.First("node_feat", "x", "features", "feat", "attr_matrix", "node_features", "feature")
 	if err != nil || x == nil {
 		return err
 	}
@@ -111,7 +99,7 @@ func npzFeatures(s *parts.Source, a *Archive) error {
 }
 
 func npzLabels(s *parts.Source, a *Archive) error {
-	y, err := a.First("node_label", "labels", "label", "y")
+	y, err := a.First("node_label", "labels", "label", "y", "node_labels")
 	if err != nil || y == nil {
 		return err
 	}
@@ -119,40 +107,49 @@ func npzLabels(s *parts.Source, a *Archive) error {
 }
 
 func npzSplit(s *parts.Source, a *Archive) error {
-	split := parts.Split{}
+	found, splits := map[uint8][]parts.IDs{}, 0
 	for part, names := range map[uint8][]string{
 		store.SplitTrain: {"train"}, store.SplitValid: {"valid", "val"}, store.SplitTest: {"test"},
 	} {
-		var ids, masks []string
+		var lists, masks []string
 		for _, n := range names {
-			ids, masks = append(ids, n+"_idx", "idx_"+n, n+"_nodes"), append(masks, n+"_mask", n+"_masks")
+			lists, masks = append(lists, n+"_idx", "idx_"+n, n+"_nodes"), append(masks, n+"_mask", n+"_masks")
 		}
-		list, err := a.First(ids...)
+		list, err := a.First(lists...)
 		if err != nil {
 			return err
-		}
-		if list != nil {
-			if split[part], err = IDs(list, 0, math.MaxInt64); err != nil {
-				return err
-			}
-			continue
 		}
 		mask, err := a.First(masks...)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if mask != nil {
-			if split[part], err = MaskIDs(mask, s.Desc.Nodes); err != nil {
+		case (list != nil || mask != nil) && s.Desc.Task == "":
+			return ingest.Inputf(a.Path, "a split of nodes, but no labels (there are: %s)", a.list())
+		case list != nil:
+			ids, err := IDs(list, 0, math.MaxInt64)
+			if err != nil {
+				return err
+			}
+			found[part] = []parts.IDs{ids}
+		case mask != nil:
+			if found[part], err = MaskIDs(mask, s.Desc.Nodes); err != nil {
 				return err
 			}
 		}
+		splits = max(splits, len(found[part]))
 	}
-	if len(split) == 0 {
-		return nil
+	for k := range splits {
+		split, name := parts.Split{}, "split"
+		for part, ids := range found {
+			if n := len(ids); n != 1 && n != splits {
+				return ingest.Inputf(a.Path, "masks of %d splits beside those of %d", n, splits)
+			}
+			split[part] = ids[min(k, len(ids)-1)]
+		}
+		if k > 0 {
+			name = fmt.Sprintf("split_%d", k)
+		}
+		s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, name)
 	}
-	if s.Desc.Task == "" {
-		return ingest.Inputf(a.Path, "a split of nodes, but no labels (there are: %s)", a.list())
-	}
-	s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, "split")
 	return nil
 }

@@ -1,0 +1,81 @@
+package numpy
+
+import (
+	"context"
+
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/files"
+	"github.com/gstore/gstore/store/ingest/formats/parts"
+)
+
+// MaskIDs streams, for each split that an array has masks of, the nodes whose element is not 0: of shape [N] for one split, [S, N] (or [N, S], as
+// PyG's data sets have it) for S splits.
+func MaskIDs(a *Array, nodes int64) ([]parts.IDs, error) {
+	splits, byNode := int64(0), false // byNode: the elements of a node stand together
+	switch {
+	case len(a.Shape) == 1 && a.Rows() == nodes:
+		splits = 1
+	case len(a.Shape) == 2 && a.Dim() == nodes:
+		splits, byNode = a.Rows(), a.Columns
+	case len(a.Shape) == 2 && a.Rows() == nodes:
+		splits, byNode = a.Dim(), !a.Columns
+	}
+	if a.Elem.Size() != 1 || splits == 0 {
+		return nil, ingest.Inputf(a.Path, "%v of shape %v, expected bool of shape [%d], or of several splits [S, %d]", a.Elem, a.Shape, nodes, nodes)
+	}
+	each, step := nodes, int64(1) // elements between the masks of two splits, and between those of two nodes
+	if byNode {
+		each, step = 1, splits
+	}
+	out := make([]parts.IDs, splits)
+	for k := range out {
+		from := int64(k) * each
+		out[k] = chosen(a, func(i int64, x byte) (uint64, bool) {
+			i -= from
+			return uint64(i / step), x != 0 && i >= 0 && i%step == 0 && i/step < nodes
+		})
+	}
+	return out, nil
+}
+
+// ValueIDs streams the nodes of which an array of a small integer each has the value.
+func ValueIDs(a *Array, nodes int64, value uint64) (parts.IDs, error) {
+	if a.Dim() != 1 || !a.Integer() && a.Elem.Size() != 1 || a.Rows() != nodes {
+		return nil, ingest.Inputf(a.Path, "%v of shape %v, expected integers of shape [%d]", a.Elem, a.Shape, nodes)
+	}
+	return func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+		var ids ingest.IDs
+		var values []uint64
+		return a.Stream(ctx, env, files.ReadBytes, func(first int64, b []byte) error {
+			values, ids.Ints = parts.Widen(values[:0], a.Elem, b), ids.Ints[:0]
+			for i, x := range values {
+				if x == value {
+					ids.Ints = append(ids.Ints, uint64(first)+uint64(i))
+				}
+			}
+			if len(ids.Ints) == 0 {
+				return nil
+			}
+			return emit(&ids, ingest.Position{File: a.Path, Unit: "row", Index: uint64(first)})
+		})
+	}, nil
+}
+
+// chosen streams the nodes that pick makes of an array's elements of one byte.
+func chosen(a *Array, pick func(i int64, x byte) (uint64, bool)) parts.IDs {
+	return func(ctx context.Context, _ ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+		var ids ingest.IDs
+		return a.Elements(ctx, func(first int64, b []byte) error {
+			ids.Ints = ids.Ints[:0]
+			for i, x := range b {
+				if id, ok := pick(first+int64(i), x); ok {
+					ids.Ints = append(ids.Ints, id)
+				}
+			}
+			if len(ids.Ints) == 0 {
+				return nil
+			}
+			return emit(&ids, ingest.Position{File: a.Path, Unit: "element", Index: uint64(first)})
+		})
+	}
+}
