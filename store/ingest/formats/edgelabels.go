@@ -38,14 +38,14 @@ func labelledEdges(path string, o Options) (ingest.Source, error) {
 		return nil, fmt.Errorf("%w: --label %s is a column of the edges, and there are tables of nodes too: put all of them into a folder, each called by what its rows are, and ingest it with --label %s.%s",
 			ingest.ErrOptions, o.Text.Label[0], name, label)
 	}
-	ends, ok := endsOf(names, label, &o.Text)
+	ends, kinds, ok := endsOf(names, label, &o.Text)
 	if o.Text.Columns != nil || !ok {
 		return nil, ingest.Inputf(path, "--label %s is a column of the edges: the first line must name the columns of both ends, as %s or TYPE_id of two types", o.Text.Label[0], table.KnownEnds())
 	}
 	rows := &database.Table{File: base, Columns: map[string]database.Kind{label: database.Label}}
 	s := &database.Schema{Tables: map[string]*database.Table{name: rows}}
-	for _, k := range ends {
-		kind := cmp.Or(table.EndType(names[k], nil), "node")
+	for i, k := range ends {
+		kind := kinds[i]
 		if kind == name {
 			return nil, ingest.Inputf(path, "the file is called as the type of its column %q: call it by what an edge is", names[k])
 		}
@@ -61,16 +61,17 @@ func labelledEdges(path string, o Options) (ingest.Source, error) {
 	return src, nil
 }
 
-// endsOf are the columns of the ends: as those of edges are called, or the two that are called TYPE_id.
-func endsOf(names []string, label string, o *TextOptions) (ends []int, ok bool) {
-	meaning, ok := table.EdgeMeanings(names, o)
-	if ok {
-		return []int{slices.Index(meaning, "src"), slices.Index(meaning, "dst")}, true
-	}
-	for k, n := range names {
-		if n != label && strings.HasSuffix(strings.ToLower(n), "_id") {
-			ends = append(ends, k)
+// endsOf are the columns of the ends, and the types of nodes that they are called by: as those of edges are called, or the two that are called
+// TYPE_id or TypeId.
+func endsOf(names []string, label string, o *TextOptions) (ends [2]int, types [2]string, ok bool) {
+	if meaning, ok := table.EdgeMeanings(names, o); ok {
+		ends = [2]int{slices.Index(meaning, "src"), slices.Index(meaning, "dst")}
+		for k, end := range ends {
+			types[k] = cmp.Or(table.EndType(names[end], nil), "node")
 		}
+		return ends, types, true
 	}
-	return ends, len(ends) == 2
+	others := slices.Clone(names)
+	others[slices.Index(names, label)] = ""
+	return table.TypesOfEnds(others, o)
 }

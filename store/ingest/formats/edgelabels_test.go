@@ -72,6 +72,10 @@ func TestLabelsOfEdges(t *testing.T) {
 	}{
 		{"rating.csv", "user_id,film_id,stars,minutes\nu1,f1,4.5,90\nu1,f2,,80\nu2,f1,1,70\n", "stars",
 			map[string]any{"rating:0": 4.5, "rating:1": nil, "rating:2": 1.}, map[string]string{"rating:0": " user:u1 film:f1", "rating:1": " user:u1 film:f2", "rating:2": " user:u2 film:f1"}, "film rating user"},
+		{"score.csv", "userId,movieId,stars,minutes\nu1,f1,4.5,90\nu2,f1,1,70\n", "stars",
+			map[string]any{"score:0": 4.5, "score:1": 1.}, map[string]string{"score:0": " user:u1 movie:f1", "score:1": " user:u2 movie:f1"}, "movie score user"},
+		{"sent.csv", "Account,To Bank,Account,Bad\nx,1,y,0\ny,2,x,1\n", "Bad",
+			map[string]any{"sent:0": 0., "sent:1": 1.}, map[string]string{"sent:0": " node:x node:y", "sent:1": " node:y node:x"}, "node sent"},
 		{"tie.tsv", "src\tdst\tsign\n3\t5\tfriend\n5\t3\tfoe\n3\t3\t\n", "tie.sign",
 			map[string]any{"tie:0": "friend", "tie:1": "foe", "tie:2": nil}, map[string]string{"tie:0": " node:3 node:5", "tie:1": " node:5 node:3", "tie:2": " node:3 node:3"}, "node tie"},
 	} {

@@ -16,10 +16,27 @@ import (
 	"github.com/gstore/gstore/store/ingest/formats/text"
 )
 
+// otherKinds are kinds of files that are not read, by the ends of their names, and what makes of them what is.
+var otherKinds = []struct {
+	endings []string
+	instead string
+}{
+	{[]string{".xlsx", ".xls", ".ods"}, "a spreadsheet is not read: save its sheets as CSV or Parquet"},
+	{[]string{".gml", ".graphml", ".gexf", ".graphml.xml", ".net"}, "not read; in Python, gstore.ingest takes the graph that networkx or igraph reads from it"},
+	{[]string{".json", ".jsonl", ".ndjson"}, "JSON is not read: pandas.read_json and DataFrame.to_parquet make a Parquet file of its rows"},
+	{[]string{".pt", ".pkl", ".pickle"}, "not read; in Python, gstore.ingest takes the Data or HeteroData of PyG that it holds"},
+	{[]string{".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar"}, "an archive is not read: unpack it, and ingest the folder"},
+}
+
 // openBetweenTypes opens a file of edges whose ends are called by two types, such as userId and movieId: their ids are no nodes of one
 // type. nil where they are not, or where the caller says what columns or nodes are.
 func openBetweenTypes(path string, o Options) (ingest.Source, error) {
 	info, err := o.FS.Stat(path)
+	if err == nil && !info.IsDir() && o.Text.Columns != nil && o.Nodes == nil && o.Store == nil && o.Text.IDs == "" {
+		if ends, types, ok := table.TypesOfEnds(o.Text.Columns, &table.Options{}); ok {
+			return betweenColumns(path, ends, types, o)
+		}
+	}
 	if err != nil || info.IsDir() || o.Text.Columns != nil || o.Nodes != nil || o.Store != nil || o.Text.IDs != "" || o.Text.Header != nil && !*o.Text.Header {
 		return nil, nil // what opens it says so
 	}
@@ -35,13 +52,25 @@ func openBetweenTypes(path string, o Options) (ingest.Source, error) {
 	if same, err := shareTexts(t, ends); same || err != nil { // of one type, then
 		return nil, err
 	}
-	name, _, _ := strings.Cut(o.FS.PathBase(files.PlainName(path)), ".")
-	src, err := layouts.OpenBetween(o.FS, path, types[0], name, types[1], o.Text)
+	src, err := layouts.OpenBetween(o.FS, path, types[0], relationOf(o.FS, path), types[1], o.Text)
 	if err == nil {
 		d := src.Describe()
 		d.Notes = append(d.Notes, fmt.Sprintf("%s and %s are taken for ids of two types of nodes: if they are of one, name the columns by --columns src,dst,…", names[ends[0]], names[ends[1]]))
 	}
 	return src, err
+}
+
+// betweenColumns opens a file of edges whose ends --columns calls by two types, as in user_id,item_id,rating.
+func betweenColumns(path string, ends [2]int, types [2]string, o Options) (ingest.Source, error) {
+	o.Text.Columns = slices.Clone(o.Text.Columns)
+	o.Text.Columns[ends[0]], o.Text.Columns[ends[1]] = "src", "dst"
+	return layouts.OpenBetween(o.FS, path, types[0], relationOf(o.FS, path), types[1], o.Text)
+}
+
+// relationOf is what edges between two types are called: as their file is.
+func relationOf(fs vfs.FS, path string) string {
+	name, _, _ := strings.Cut(fs.PathBase(files.PlainName(path)), ".")
+	return name
 }
 
 // sharedRows is how many rows are looked at for texts that both ends of edges have.

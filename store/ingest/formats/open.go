@@ -108,7 +108,7 @@ var known = []form{
 	{name: "reddit", folder: layouts.IsReddit, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenReddit(o.FS, path)
 	}},
-	{name: "triples", folder: has("train.npy", "train.tsv", "train.txt"), export: exportedTriples, open: openTriples},
+	{name: "triples", folder: func(fs vfs.FS, dir string) bool { return text.HoldsTriples(fs, dir) || has("train.npy")(fs, dir) }, export: exportedTriples, open: openTriples},
 	{name: "tables", folder: layouts.IsTables, nodes: true, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenTables(o.FS, path, o.Text, o.Nodes, o.NodeColumns)
 	}},
@@ -116,6 +116,9 @@ var known = []form{
 		export: exportedTable, open: openEdges(edgelistFormat)},
 	{name: "parquet", file: ending(".parquet"), folder: tables.HoldsParquet, nodes: true,
 		export: exportedTable, open: openEdges("parquet")},
+	{name: "matrixmarket", file: ending(".mtx"), open: func(path string, o Options) (ingest.Source, error) {
+		return text.OpenMatrixMarket(o.FS, path, o.Text)
+	}},
 	{name: "npz", file: ending(".npz"), folder: holdsNPZ, open: openNPZ},
 	{name: "binary", file: ending(".bin", ".i32", ".i64", ".raw"), open: openPairs(false)},
 	{name: "binary64", open: openPairs(true)},
@@ -324,11 +327,10 @@ func detect(fs vfs.FS, path string) (*form, error) {
 	if sqlite.Is(fs, path) {
 		return &known[slices.Index(Names(), databaseFormat)], nil
 	}
-	if ending(".xlsx", ".xls", ".ods")(strings.ToLower(base)) {
-		return nil, ingest.Inputf(path, "a spreadsheet is not read: save its sheets as CSV or Parquet")
-	}
-	if strings.HasSuffix(strings.ToLower(base), ".mtx") {
-		return nil, ingest.Inputf(path, "a Matrix Market file is not read: scipy.io.mmread makes of it what Python's gstore.ingest takes")
+	for _, other := range otherKinds {
+		if !info.IsDir() && ending(other.endings...)(strings.ToLower(base)) {
+			return nil, ingest.Inputf(path, "%s", other.instead)
+		}
 	}
 	if !info.IsDir() {
 		if text.FirstFields(fs, path) != nil {
@@ -374,7 +376,7 @@ func openNumpy(path string, o Options) (ingest.Source, error) { return numpy.Ope
 
 // openTriples opens a folder of triples: names in text, or numbers in arrays.
 func openTriples(path string, o Options) (ingest.Source, error) {
-	if files.Find(o.FS, path, "train.tsv", "train.txt") == "" && files.Find(o.FS, path, "train.npy") != "" {
+	if !text.HoldsTriples(o.FS, path) && files.Find(o.FS, path, "train.npy") != "" {
 		return openNumpy(path, o)
 	}
 	return text.OpenTriples(o.FS, path, o.Text)

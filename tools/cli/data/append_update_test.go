@@ -166,6 +166,26 @@ func TestAppendUpdateRows(t *testing.T) {
 	}
 }
 
+// A feature of edges that is called as one of nodes is edge_NAME, also of edges that come later.
+func TestAppendNamesApart(t *testing.T) {
+	t.Chdir(t.TempDir())
+	clitest.Put(t, ".", map[string][]byte{"edges.csv": []byte("src_id,dst_id,label,feat\n0,1,1,\"0.5, 2\"\n1,2,0,\"0.25, 3\"\n"), "nodes.csv": []byte("node_id,label,feat\n0,0,\"1.5, 2\"\n1,1,\"1, 2\"\n2,0,\"0.5, 7\"\n"),
+		"more.csv": []byte("src_id,dst_id,label,feat\n2,0,1,\"0.75, 4\"\n")})
+	clitest.MustRun(t, "ingest", "edges.csv", "s", "--nodes", "nodes.csv", "--quiet")
+	clitest.MustRun(t, "append", "s", "more.csv", "--quiet")
+	out := filepath.Join(t.TempDir(), "out")
+	clitest.MustRun(t, "export", "s", out, "--format", "tsv", "--quiet")
+	b, err := os.ReadFile(filepath.Join(out, "edges.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(strings.TrimSpace(string(b)), "\n")
+	slices.Sort(got[1:])
+	if want := []string{"src\tdst\tedge_label\tedge_feat.0\tedge_feat.1", "0\t1\t1\t0.5\t2", "1\t2\t0\t0.25\t3", "2\t0\t1\t0.75\t4"}; !slices.Equal(got, want) {
+		t.Errorf("edges %q, expected %q", got, want)
+	}
+}
+
 // TestAppendTakesEdges: edges of a store of types are deleted and replaced by a list of its ends as tables have them; what it lacks is
 // counted, and flags that say nothing together are refused before anything is read.
 func TestAppendTakesEdges(t *testing.T) {

@@ -144,6 +144,7 @@ func pageInputs(c *coraArrays) map[string]func(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
+		"bio.mtx":   files(map[string][]byte{"bio.mtx": []byte("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 1\n")}),
 		"edges.bin": written(formatCases(), "raw pairs of 32 bits", "edges.bin"),
 		"follows.tsv.gz": files(map[string][]byte{"follows.tsv.gz": []byte("ann\tbob\nbob\tcy\n"), "people.csv": nodes, "embeddings.parquet": parquetFile([]struct {
 			ID        string    `parquet:"id"`

@@ -131,7 +131,7 @@ var ErrNone = errors.New("formats: the source has none")
 
 // Other names of an edge's columns in tables.
 var (
-	RelationNames = []string{"relation", "rel", "edge_type", "predicate", "type", "relation_id", "r"}
+	RelationNames = []string{"relation", "rel", "edge_type", "predicate", "type", "relation_id", "r", "metaedge", "relationship", ":type", "~label"}
 	WeightNames   = []string{"weight", "w", "edge_weight"}
 	TimeNames     = []string{"timestamp", "time", "ts"}
 )

@@ -18,17 +18,17 @@ var endNames = [][2]string{
 }
 
 // IdNames are what a column of nodes' ids is called.
-var IdNames = []string{"id", "node", "node_id", "nid", "name"}
+var IdNames = []string{"id", "node", "node_id", "nid", "~id", "name"}
 
 // EdgeMeanings says what the columns of a table of edges mean by their names, in any case: one of
 // EdgeFields, or "" where a name says nothing. Where nodes have types, columns called by two of them come first. Where the
-// table's name says the relation, no column does. Where no columns are called as ends are, two whose names differ by a word for an end
-// alone are they. ok is false if the ends have no columns.
+// table's name says the relation, no column does. Where no columns are called as ends are, two that have one name of ids or nodes
+// are they, or two whose names differ by a word for an end alone. ok is false if the ends have no columns.
 func EdgeMeanings(names []string, o *Options) (meaning []string, ok bool) {
 	meaning = make([]string, len(names))
 	find := func(known ...string) int {
 		for _, want := range known {
-			k := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(strings.TrimSpace(n), want) })
+			k := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(Untyped(n), want) })
 			if k >= 0 && meaning[k] == "" {
 				return k
 			}
@@ -47,8 +47,12 @@ func EdgeMeanings(names []string, o *Options) (meaning []string, ok bool) {
 			break
 		}
 	}
-	if a, b, ok := pairedEnds(names); ok && (src < 0 || dst < 0) {
-		src, dst = a, b
+	if src < 0 || dst < 0 {
+		if a, b, ok := repeatedEnds(names); ok {
+			src, dst = a, b
+		} else if a, b, ok := pairedEnds(names); ok {
+			src, dst = a, b
+		}
 	}
 	for _, pair := range endNames { // of no pair: the first of each
 		if src < 0 {
@@ -68,6 +72,16 @@ func EdgeMeanings(names []string, o *Options) (meaning []string, ok bool) {
 		}
 	}
 	return meaning, true
+}
+
+// Untyped is a column's name without blanks around it, and without the type that graph databases write behind it, as in weight:Double.
+func Untyped(name string) string {
+	name = strings.TrimSpace(name)
+	if plain, kind, typed := strings.Cut(name, ":"); typed && plain != "" &&
+		slices.Contains([]string{"int", "long", "float", "double", "string", "date", "datetime", "id", "boolean"}, strings.ToLower(kind)) {
+		return plain
+	}
+	return name
 }
 
 // TwiceNamed is the first name that two columns have, in any case, and that columns of an edge's ends have; "" if there is

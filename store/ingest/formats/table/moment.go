@@ -109,7 +109,11 @@ func parseDate(s string) (time.Time, error) {
 		if layout += rest[:1] + "15:04"; strings.Count(clock, ":") > 1 {
 			layout += ":05"
 		}
-		if zone >= 0 {
+		switch {
+		case zone < 0:
+		case len(rest)-zone == len("+0000"):
+			layout += "Z0700"
+		default:
 			layout += "Z07:00"
 		}
 	}

@@ -42,6 +42,8 @@ type Options struct {
 	LikeTypes []string
 	types     []string // of tables' nodes, where they have types
 	ends      []string // types of a table's sources and destinations, where its name says them; its relation then too
+	// Lists says that columns of text which hold lists of as many numbers are features, [0.1, 0.2] or 0,1.
+	Lists bool
 	// SkipBadMax is how many malformed lines are skipped; one more fails. 0 = the first fails.
 	SkipBadMax int64
 	// OnBad, if not nil, is told of each skipped line; calls may be concurrent.

@@ -12,11 +12,14 @@ var endWords = [][2]string{
 	{"src", "dst"}, {"src", "dest"}, {"source", "target"}, {"source", "destination"}, {"source", "dest"}, {"from", "to"}, {"head", "tail"},
 	{"sender", "receiver"}, {"sender", "recipient"}, {"payer", "payee"}, {"orig", "dest"}, {"origin", "dest"}, {"origin", "destination"},
 	{"originator", "beneficiary"}, {"follower", "followee"}, {"follower", "followed"}, {"citing", "cited"}, {"caller", "callee"},
-	{"start", "end"}, {"1", "2"}, {"a", "b"},
+	{"start", "end"}, {"1", "2"}, {"a", "b"}, {"x", "y"},
 }
 
-// idWords end the names of columns of ids.
-var idWords = []string{"id", "ids", "key", "nr", "no", "number", "code", "uid", "uuid", "guid", "identifier"}
+// idWords end the names of columns of ids, nodeWords those of columns of nodes.
+var (
+	idWords   = []string{"id", "ids", "key", "nr", "no", "number", "code", "uid", "uuid", "guid", "identifier", "index", "idx"}
+	nodeWords = []string{"node", "entity", "account", "wallet", "address", "user", "person", "author", "member", "customer", "company", "page", "gene", "protein"}
+)
 
 // Words are those that a name is made of, in lower case: txId1 is tx, id and 1.
 func Words(name string) (out []string) {
@@ -43,32 +46,80 @@ func Words(name string) (out []string) {
 	return out
 }
 
-// pairedEnds are the two columns whose names differ by one of endWords alone; ok is false where no two do, or several: then those whose names
-// are ids' or names' count.
+// repeatedEnds are the two columns that have one name, which ends as those of ids or nodes do and no third has: Person.id and Person.id, or
+// Account and Account.1, which pandas makes of the second.
+func repeatedEnds(names []string) (src, dst int, ok bool) {
+	at := map[string][]int{}
+	for k, n := range names {
+		first, again := strings.CutSuffix(n, ".1")
+		if again && slices.Contains(names, first) {
+			n = first
+		}
+		key := strings.ToLower(strings.TrimSpace(n))
+		at[key] = append(at[key], k)
+	}
+	src = -1
+	for k, n := range names {
+		w, both := Words(n), at[strings.ToLower(strings.TrimSpace(n))]
+		if len(both) != 2 || both[0] != k || len(w) == 0 {
+			continue
+		}
+		if last := w[len(w)-1]; !(len(w) > 1 && slices.Contains(idWords, last)) && !slices.Contains(nodeWords, last) {
+			continue
+		}
+		if src >= 0 {
+			return -1, -1, false
+		}
+		src, dst = both[0], both[1]
+	}
+	return src, dst, src >= 0
+}
+
+// NameApart calls the second of two columns that are the ends by one name as pandas does: Account.1.
+func NameApart(names []string) {
+	if src, dst, ok := repeatedEnds(names); ok && names[src] == names[dst] {
+		names[dst] += ".1"
+	}
+}
+
+// pairedEnds are the two columns whose names differ by one of endWords alone; ok is false where no two do, or several.
 func pairedEnds(names []string) (src, dst int, ok bool) {
+	found := PairsOfEnds(names)
+	if len(found) != 1 {
+		return -1, -1, false
+	}
+	return found[0][0], found[0][1], true
+}
+
+// PairsOfEnds are the pairs of columns whose names differ by one of endWords alone. Where there are several, those whose names are ids' count,
+// or else names'.
+func PairsOfEnds(names []string) [][2]int {
 	split := make([][]string, len(names))
 	for k, n := range names {
 		split[k] = Words(n)
 	}
-	var found, ids [][2]int
+	var found, ids, called [][2]int
 	for i, a := range split {
 		for j, b := range split {
 			if i == j || !endsOf(a, b, split) {
 				continue
 			}
 			found = append(found, [2]int{i, j})
-			if slices.ContainsFunc(a, func(w string) bool { return slices.Contains(idWords, w) || slices.Contains(IdNames, w) }) {
+			switch {
+			case slices.ContainsFunc(a, func(w string) bool { return slices.Contains(idWords, w) }):
 				ids = append(ids, [2]int{i, j})
+			case slices.ContainsFunc(a, func(w string) bool { return slices.Contains(IdNames, w) }):
+				called = append(called, [2]int{i, j})
 			}
 		}
 	}
-	if len(found) > 1 {
-		found = ids
+	switch {
+	case len(found) <= 1:
+		return found
+	case len(ids) > 0:
+		return ids
 	}
-	if len(found) != 1 {
-		return -1, -1, false
-	}
-	return found[0][0], found[0][1], true
+	return called
 }
 
 // endsOf reports whether the names of words a and b are those of a source and of a destination, among those of all columns.
@@ -84,6 +135,9 @@ func endsOf(a, b []string, all [][]string) bool {
 	}
 	if at < 0 || !slices.Contains(endWords, [2]string{a[at], b[at]}) {
 		return false
+	}
+	if a[at] == "x" { // or coordinates
+		return len(a) > 1 && slices.ContainsFunc(a, func(w string) bool { return slices.Contains(idWords, w) })
 	}
 	if a[at] != "1" && a[at] != "a" {
 		return true
@@ -108,7 +162,7 @@ func NumberedEnds(src, dst string) bool {
 // TypesOfEnds are the types that the only two columns are called by whose names end with id, TYPE_id or TypeId, where they differ: the ends of
 // edges between nodes of two types. ends are the columns' places. ok is false where columns are called as ends are, or others are of ids.
 func TypesOfEnds(names []string, o *Options) (ends [2]int, types [2]string, ok bool) {
-	if _, named := EdgeMeanings(names, o); named {
+	if _, named := EdgeMeanings(names, o); named || len(PairsOfEnds(names)) > 0 {
 		return ends, types, false
 	}
 	found := 0

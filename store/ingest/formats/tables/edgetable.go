@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -72,6 +73,7 @@ func OpenEdges(fs vfs.FS, path, format string, o table.Options, nodes []string, 
 		}
 		if len(t.nodes) == 0 && len(t.lists) == 0 && !table.CalledByTypes(list.Ends(), o.LikeTypes) {
 			list.Desc.Input = path
+			nameEdgesApart(&list.Desc, o.Like)
 			return list, nil
 		}
 		for k, p := range t.lists {
@@ -110,6 +112,7 @@ func OpenEdges(fs vfs.FS, path, format string, o table.Options, nodes []string, 
 			return nil, err
 		}
 	}
+	nameEdgesApart(&s.Desc, o.Like)
 	x, err := files.ReadExport(fs, path)
 	if err != nil {
 		return nil, err
@@ -118,6 +121,30 @@ func OpenEdges(fs vfs.FS, path, format string, o table.Options, nodes []string, 
 		s.Desc.ClassNames = x.ClassNames
 	}
 	return s, nil
+}
+
+// nameEdgesApart calls a feature of edges edge_NAME where nodes have a column of its name: a store's columns have names of their own. like, if not
+// nil, is the store that edges are added to.
+func nameEdgesApart(d *ingest.Description, like *store.Manifest) {
+	columns := slices.Clone(d.EdgeColumns)
+	for k := range columns {
+		c := &columns[k]
+		taken := slices.ContainsFunc(d.NodeColumns, func(n ingest.ColumnSpec) bool { return n.Name == c.Name })
+		if like != nil {
+			was, err := like.Column(c.Name)
+			taken = err == nil && !was.Role.OnEdges()
+		}
+		if c.Role != store.RoleEdge || !taken {
+			continue
+		}
+		for u := range d.Uses {
+			if as, ok := strings.CutPrefix(d.Uses[u].As, "edge feature "+c.Name); ok && (as == "" || as[0] == ' ') {
+				d.Uses[u].As = "edge feature edge_" + c.Name + as
+			}
+		}
+		c.Name = "edge_" + c.Name
+	}
+	d.EdgeColumns = columns
 }
 
 // Edges adds the edges and edge lists of Parquet tables, and returns what the columns of ends are called.

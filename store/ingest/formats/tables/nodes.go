@@ -110,6 +110,7 @@ func AddNodes(s *parts.Source, fs vfs.FS, named []Named, o table.Options) error 
 func openNodes(fs vfs.FS, named []Named, o table.Options) (tables []*nodeTable, err error) {
 	for _, from := range named {
 		path, o := from.Path, from.options(o)
+		o.Lists = true
 		t, err := OpenTable(fs, path, o)
 		if err != nil {
 			return nil, err

@@ -19,7 +19,7 @@ var nodeFields = []string{"id", "label", "split", "train_mask", "valid_mask", "t
 // What else the columns of tables of nodes are called. typeNames are of text that is a feature unasked.
 var (
 	labelNames = []string{"label", "y", "class", "labels", "node_label"}
-	typeNames  = []string{"node_type", "ntype"}
+	typeNames  = []string{"node_type", "ntype", ":label", "~label"}
 	maskNames  = map[string]string{"val_mask": "valid_mask"}
 )
 
@@ -404,7 +404,7 @@ func (n *nodeTable) byName(names []string, o *table.Options) {
 	find := func(as string, known []string) {
 		for _, want := range known {
 			for k, c := range cols {
-				if names[k] == "" && strings.EqualFold(c.Name, want) && !slices.Contains(o.Skip, c.Name) {
+				if names[k] == "" && (strings.EqualFold(c.Name, want) || strings.EqualFold(table.Untyped(c.Name), want)) && !slices.Contains(o.Skip, c.Name) {
 					names[k] = as
 					return
 				}

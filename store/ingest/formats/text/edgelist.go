@@ -11,7 +11,6 @@ import (
 
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
-	"github.com/gstore/gstore/store/ingest/formats/files"
 	"github.com/gstore/gstore/store/ingest/formats/parts"
 	"github.com/gstore/gstore/store/ingest/formats/table"
 )
@@ -61,6 +60,7 @@ func OpenEdges(fs vfs.FS, path string, o table.Options, byPlace []string) (*Edge
 	if err := s.setFields(columns); err != nil {
 		return nil, err
 	}
+	o.Lists = true
 	t, err := sampleText(fs, path, &o)
 	if err != nil {
 		return nil, err
@@ -76,12 +76,12 @@ func OpenEdges(fs vfs.FS, path string, o table.Options, byPlace []string) (*Edge
 	}
 	if s.Desc.IDs == "" {
 		s.Desc.IDs = store.IDsStrings
-		if t.integers(header, s.src, s.dst) {
+		if t.integers(header || t.commented, s.src, s.dst) {
 			s.Desc.IDs = store.IDsIntegers
 		}
 	}
 	names := t.names
-	if !header {
+	if !header && !t.commented {
 		for k := range names {
 			names[k] = fmt.Sprintf("field %d", k+1)
 		}
@@ -129,7 +129,7 @@ func (s *EdgeLines) settle(t *textSample, byPlace []string) (header bool, uses [
 	meaning, named := table.EdgeMeanings(t.names, &s.o)
 	told := s.o.Header
 	maybe := false
-	if named && told == nil {
+	if named && told == nil && !t.commented {
 		var nodes bool
 		maybe, nodes = t.numbered(slices.Index(meaning, "src"), slices.Index(meaning, "dst"))
 		named = !nodes
@@ -150,7 +150,7 @@ func (s *EdgeLines) settle(t *textSample, byPlace []string) (header bool, uses [
 	case told != nil && !*told:
 	case named:
 		src, dst := slices.Index(meaning, "src"), slices.Index(meaning, "dst")
-		if told == nil && t.among(src, dst) {
+		if told == nil && !t.commented && t.among(src, dst) {
 			return false, nil, ingest.Inputf(where, "%q may name columns or be an edge: nodes of these names are in the lines after it; say which with --header yes or --header no", t.names)
 		}
 		if maybe {
@@ -160,8 +160,8 @@ func (s *EdgeLines) settle(t *textSample, byPlace []string) (header bool, uses [
 		if err != nil {
 			return false, nil, err
 		}
-		s.need, s.width = len(t.names), len(t.names)
-		return true, uses, s.place(fields, nil)
+		s.need, s.width, s.Desc.Undirected = len(t.names), len(t.names), t.undirected
+		return !t.commented, uses, s.place(fields, nil)
 	case table.TwiceNamed(t.names) != "": // a header that nobody meant, or a loop of a node of this name
 		return false, nil, ingest.Inputf(where, "two columns are called %q; --columns says what each is, in order: src, dst, relation, weight, timestamp, - (skip) or a feature's name; if the line is an edge: --header no", table.TwiceNamed(t.names))
 	case told != nil: // a header of other names
@@ -169,6 +169,13 @@ func (s *EdgeLines) settle(t *textSample, byPlace []string) (header bool, uses [
 			return false, nil, ingest.Inputf(where, "no names of both ends among %q (%s); --columns says what they are, in order: src, dst, relation, weight, timestamp, - (skip) or a feature's name", t.names, table.KnownEnds())
 		}
 	default:
+		if pairs := table.PairsOfEnds(t.names); len(pairs) > 1 {
+			var may []string
+			for _, p := range pairs {
+				may = append(may, fmt.Sprintf("%q and %q", t.names[p[0]], t.names[p[1]]))
+			}
+			return false, nil, ingest.Inputf(where, "the columns of both ends may be %s; --columns says which, in order, as %s", strings.Join(may, ", or "), t.betweenColumns(pairs[0]))
+		}
 		if k := t.unlike(); k >= 0 || looksNamed(t.names) {
 			return false, nil, ingest.Inputf(where, "%q looks like names of columns or is unlike the lines after it, and names of both ends are not among them (%s). If it is a header, say what it names: --header yes --columns %s; if it is an edge: --header no",
 				t.names, table.KnownEnds(), suggestion(t, byPlace))
@@ -185,6 +192,9 @@ func (s *EdgeLines) settle(t *textSample, byPlace []string) (header bool, uses [
 			return false, nil, ingest.Inputf(where, "%d field, expected %d (%s); --delimiter says what separates them", n, len(byPlace), strings.Join(byPlace, ", "))
 		}
 		columns, more := suggestion(t, byPlace), ""
+		if rest, ok := strings.CutPrefix(columns, "src,dst,"); ok {
+			more = "; where users and items, or the like, are numbered by themselves, name their types: --columns user_id,item_id," + rest
+		}
 		if columns == relationBetween && s.text.delimiter == '\t' {
 			more = "; --format triples takes it for a knowledge graph, whose edges are predicted"
 		}
@@ -274,6 +284,36 @@ func suggestion(t *textSample, byPlace []string) string {
 	return strings.Join(out, ",")
 }
 
+// betweenColumns is what --columns might say of a header whose ends are at two places.
+func (t *textSample) betweenColumns(ends [2]int) string {
+	out := make([]string, len(t.names))
+	related, timed := false, false
+	for k, n := range t.names {
+		c := t.cols[k]
+		switch {
+		case k == ends[0]:
+			out[k] = "src"
+		case k == ends[1]:
+			out[k] = "dst"
+		case slices.Contains(parts.RelationNames, strings.ToLower(n)) && !related:
+			out[k], related = "relation", true
+		case c.Date && !timed:
+			out[k], timed = "timestamp", true
+		case c.Text || c.Empty || table.IsID(n) || strings.ContainsAny(n, ",:*"):
+			out[k] = "-"
+		default:
+			out[k] = n
+		}
+	}
+	for len(out) > 1 && out[len(out)-1] == "-" && out[len(out)-2] == "-" {
+		out = out[:len(out)-1]
+	}
+	if out[len(out)-1] == "-" {
+		out[len(out)-1] = "-*"
+	}
+	return strings.Join(out, ",")
+}
+
 // AddList makes path, a file of the same form, an edge list of the source. Where
 // the first file has a header, it must have the same one.
 func (s *EdgeLines) AddList(name, path string) error {
@@ -293,7 +333,7 @@ func (s *EdgeLines) AddList(name, path string) error {
 		return ingest.Inputf(fmt.Sprintf("%s: line %d", path, t.first), "%q, expected the header of %s, %q", t.names, s.Path, s.first)
 	case header != 0:
 		s.headers[path] = t.first
-	case s.o.Header == nil && slices.Equal(t.names, s.first):
+	case s.o.Header == nil && !t.commented && slices.Equal(t.names, s.first):
 		return ingest.Inputf(fmt.Sprintf("%s: line %d", path, t.first), "%q is the first line of %s too: is it a header (--header yes) or an edge (--header no)?", t.names, s.Path)
 	}
 	return nil
@@ -339,40 +379,6 @@ func (s *EdgeLines) Split(context.Context, ingest.Env, int, uint8, func(*ingest.
 // Names implements ingest.Source: the ids are the names.
 func (s *EdgeLines) Names(context.Context, ingest.Env, func(*ingest.IDs, ingest.Position) error) error {
 	return parts.ErrNone
-}
-
-// OpenTriples opens a folder of train, valid and test files of
-// head<TAB>relation<TAB>tail names, or one such file.
-func OpenTriples(fs vfs.FS, path string, o table.Options) (ingest.Source, error) {
-	train := path
-	var lists, names []string
-	if info, err := fs.Stat(path); err == nil && info.IsDir() {
-		if train = files.Find(fs, path, "train.tsv", "train.txt"); train == "" {
-			return nil, ingest.Inputf(path, "no train.tsv (nor train.txt) of triples")
-		}
-		for _, part := range []string{"valid", "test"} {
-			if f := files.Find(fs, path, part+".tsv", part+".txt"); f != "" {
-				lists, names = append(lists, f), append(names, part)
-			}
-		}
-	}
-	if o.Delimiter == 0 {
-		o.Delimiter = '\t'
-	}
-	if o.IDs == "" {
-		o.IDs = store.IDsStrings
-	}
-	s, err := OpenEdges(fs, train, o, triplePlaces)
-	if err != nil {
-		return nil, err
-	}
-	for k, list := range lists {
-		if err := s.AddList(names[k], list); err != nil {
-			return nil, err
-		}
-	}
-	s.Desc.Format, s.Desc.Input, s.Desc.Task = "triples", path, store.TaskLink
-	return s, nil
 }
 
 // Ends are what the fields of sources and destinations are called; "" where no line names them.

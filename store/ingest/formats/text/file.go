@@ -95,13 +95,18 @@ func firstLines(fs vfs.FS, path string) (_ []byte, err error) {
 
 // Dialect is how lines of a text file are cut into fields.
 type Dialect struct {
-	// delimiter separates fields; ' ' is any run of blanks and tabs, 0 is not known yet.
+	// delimiter separates fields; ' ' is any run of blanks and tabs, twoColons "::", 0 is not known yet.
 	delimiter byte
 	// quotes says that a field may stand in double quotes, as RFC 4180 has it: in it, a
 	// delimiter and a line break are text, and a quote is written twice. Elsewhere
 	// quotes are text like any other.
 	quotes bool
+	// lists are, by place, how many numbers a field holds that is a list of them, each of which becomes a field; 0 = it is none.
+	lists []int
 }
+
+// twoColons stands for a delimiter of two bytes.
+const twoColons = 1
 
 // next cuts the first record off b, without its line end. lines is how many lines it takes. A quoted
 // field that does not end in b makes all of b the record, and open true.
@@ -170,10 +175,16 @@ func (d Dialect) wholeRecords(b []byte) int {
 // split appends the fields of a record, without blanks around them. Fields in quotes are
 // written anew in place, so a record is split once. A field is a part of line: columnOf tells where it begins.
 func (d Dialect) split(fields [][]byte, line []byte) ([][]byte, error) {
+	var err error
 	if d.quotes && bytes.IndexByte(line, '"') >= 0 {
-		return d.splitQuoted(fields, line)
+		fields, err = d.splitQuoted(fields, line)
+	} else {
+		fields = splitLine(fields, line, d.delimiter)
 	}
-	return splitLine(fields, line, d.delimiter), nil
+	if d.lists != nil && err == nil {
+		fields = d.expand(nil, fields)
+	}
+	return fields, err
 }
 
 func (d Dialect) splitQuoted(fields [][]byte, line []byte) ([][]byte, error) {
@@ -234,6 +245,16 @@ func comment(line []byte) bool { return len(line) == 0 || line[0] == '#' || line
 // splitLine cuts a line into fields, without blanks around them; ' ' separates
 // by runs of blanks and tabs.
 func splitLine(fields [][]byte, line []byte, delimiter byte) [][]byte {
+	if delimiter == twoColons {
+		for {
+			i := bytes.Index(line, []byte("::"))
+			if i < 0 {
+				return append(fields, trim(line))
+			}
+			fields = append(fields, trim(line[:i]))
+			line = line[i+2:]
+		}
+	}
 	if delimiter != ' ' {
 		for {
 			i := bytes.IndexByte(line, delimiter)

@@ -22,6 +22,9 @@ type textSample struct {
 	names []string       // its fields
 	rows  [][]string     // of the lines after it, as many as were looked at
 	cols  []table.Column // by place: what the rows hold there, called as the first line has it
+
+	commented  bool // names are those of a comment: the first line is a row like the others
+	undirected bool // a comment says that edges are
 }
 
 // sampleText looks at the first lines of a text table. Lines before the first that is none are comments
@@ -33,10 +36,14 @@ func sampleText(fs vfs.FS, path string, o *table.Options) (*textSample, error) {
 	}
 	t := &textSample{path: path}
 	number := uint64(1)
+	var comments [][]byte
 	for len(text) > 0 {
 		line, rest := NextLine(text)
 		if !comment(line) {
 			break
+		}
+		if len(line) > 0 {
+			comments = append(comments, line)
 		}
 		text = rest
 		number++
@@ -76,6 +83,12 @@ func sampleText(fs vfs.FS, path string, o *table.Options) (*textSample, error) {
 		}
 		number += lines
 	}
+	if o.Lists && o.Columns == nil && o.NodeColumns == nil {
+		t.expandLists()
+	}
+	t.nameList()
+	t.nameByComments(comments, o)
+	table.NameApart(t.names)
 	t.classify()
 	return t, nil
 }
@@ -107,6 +120,10 @@ func (t *textSample) detect(text []byte, number uint64, o *table.Options) error 
 	if t.delimiter = o.Delimiter; t.delimiter == 0 {
 		t.delimiter = ' '
 		plain := outsideQuotes(line)
+		if id, _, ok := bytes.Cut(plain, []byte("::")); ok && table.IsNumber(id) && bytes.IndexByte(plain, '\t') < 0 { // MovieLens' ratings.dat
+			t.delimiter = twoColons
+			return nil
+		}
 		for _, d := range []byte{'\t', ',', ';', '|'} {
 			if bytes.IndexByte(plain, d) >= 0 {
 				t.delimiter = d

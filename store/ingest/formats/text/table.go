@@ -40,14 +40,14 @@ func OpenTable(fs vfs.FS, path string, o table.Options) (*textTable, error) {
 	if s.first == 0 {
 		return nil, ingest.Inputf(path, "empty, expected a line that names the columns")
 	}
-	if s.delimiter == ' ' { // a table of one column, or one whose names have blanks
+	if s.delimiter == ' ' && !s.commented { // a table of one column, or one whose names have blanks
 		o.Delimiter = ','
 		if s, err = sampleText(fs, path, &o); err != nil {
 			return nil, err
 		}
 	}
 	t := &textTable{fs: fs, path: path, o: o, text: s.Dialect, cols: s.cols, begin: s.first}
-	if o.NodeColumns == nil || s.unlike() >= 0 || slices.ContainsFunc(s.names, func(n string) bool { return slices.Contains(table.IdNames, strings.ToLower(n)) }) {
+	if !s.commented && (o.NodeColumns == nil || s.unlike() >= 0 || slices.ContainsFunc(s.names, func(n string) bool { return slices.Contains(table.IdNames, strings.ToLower(n)) })) {
 		t.header = s.first
 	}
 	return t, nil
