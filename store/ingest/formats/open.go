@@ -116,6 +116,9 @@ var known = []form{
 		export: exportedTable, open: openEdges(edgelistFormat)},
 	{name: "parquet", file: ending(".parquet"), folder: tables.HoldsParquet, nodes: true,
 		export: exportedTable, open: openEdges("parquet")},
+	{name: "ntriples", file: ending(".nt", ".nq", ".ntriples", ".nquads"), open: func(path string, o Options) (ingest.Source, error) {
+		return text.OpenNTriples(o.FS, path, o.Text)
+	}},
 	{name: "matrixmarket", file: ending(".mtx"), open: func(path string, o Options) (ingest.Source, error) {
 		return text.OpenMatrixMarket(o.FS, path, o.Text)
 	}},

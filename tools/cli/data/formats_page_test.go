@@ -144,8 +144,9 @@ func pageInputs(c *coraArrays) map[string]func(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"bio.mtx":   files(map[string][]byte{"bio.mtx": []byte("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 1\n")}),
-		"edges.bin": written(formatCases(), "raw pairs of 32 bits", "edges.bin"),
+		"latest-truthy.nt.bz2": files(map[string][]byte{"latest-truthy.nt.bz2": []byte("\x42\x5a\x68\x39\x31\x41\x59\x26\x53\x59\x52\x03\x07\x6b\x00\x00\x02\xd9\x80\x00\x10\x40\x01\x00\x05\x30\x00\x40\x00\x20\x00\x31\x0c\x08\x23\x46\x9a\x7a\x99\xa9\xbb\xae\x01\x78\xbb\x92\x29\xc2\x84\x82\x90\x18\x3b\x58")}),
+		"bio.mtx":              files(map[string][]byte{"bio.mtx": []byte("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 1\n")}),
+		"edges.bin":            written(formatCases(), "raw pairs of 32 bits", "edges.bin"),
 		"follows.tsv.gz": files(map[string][]byte{"follows.tsv.gz": []byte("ann\tbob\nbob\tcy\n"), "people.csv": nodes, "embeddings.parquet": parquetFile([]struct {
 			ID        string    `parquet:"id"`
 			Embedding []float32 `parquet:"embedding,list"`

@@ -43,7 +43,7 @@ type Options struct {
 var schemaFiles = []string{"schema.yaml", "manifest.yaml"}
 
 // tableSuffixes end the names of tables' files.
-var tableSuffixes = []string{".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst"}
+var tableSuffixes = []string{".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst", ".csv.bz2", ".tsv.bz2"}
 
 // IsFolder reports whether a folder says of itself that it is a database: it has a file of that name that speaks of tables.
 func IsFolder(fs vfs.FS, dir string) bool {

@@ -1,9 +1,10 @@
-// Package files opens the files of an input: packed by gzip or Zstandard or plain, named with the ending of what packed
+// Package files opens the files of an input: packed by gzip, Zstandard or bzip2, or plain, named with the ending of what packed
 // them or without, and, beside the files of an export, what gstore export says of them.
 package files
 
 import (
 	"bufio"
+	"compress/bzip2"
 	"errors"
 	"fmt"
 	"io"
@@ -19,14 +20,22 @@ import (
 // ReadBytes is how much of a file is read at once.
 const ReadBytes = 1 << 20
 
+// packings are the endings of files' names by how they are packed; "" = they are not.
+var packings = []string{"", ".gz", ".zst", ".bz2"}
+
 // Packed reports whether path is compressed, by its name.
 func Packed(path string) bool {
-	return strings.HasSuffix(path, ".gz") || strings.HasSuffix(path, ".zst")
+	return PlainName(path) != path
 }
 
 // PlainName is path without the suffix of its compression.
 func PlainName(path string) string {
-	return strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
+	for _, suffix := range packings[1:] {
+		if plain, ok := strings.CutSuffix(path, suffix); ok {
+			return plain
+		}
+	}
+	return path
 }
 
 // Open opens a file for reading front to back, unpacked.
@@ -60,6 +69,9 @@ func unpack(f io.ReadCloser, path string) (io.ReadCloser, error) {
 		}
 		return &Unpacked{Reader: z, Damage: true, Done: func() error { z.Close(); return nil }, File: f, Path: path}, nil
 	}
+	if strings.HasSuffix(path, ".bz2") {
+		return &Unpacked{Reader: bzip2.NewReader(b), Damage: true, Done: func() error { return nil }, File: f, Path: path}, nil
+	}
 	return &Unpacked{Reader: b, Done: func() error { return nil }, File: f, Path: path}, nil
 }
 
@@ -89,11 +101,10 @@ func (u *Unpacked) Read(b []byte) (int, error) {
 // Close closes the file too.
 func (u *Unpacked) Close() error { return errors.Join(u.Done(), u.File.Close()) }
 
-// Find returns the first of the names that exists in dir, with or without .gz
-// or .zst; "" if none does.
+// Find returns the first of the names that exists in dir, plain or packed; "" if none does.
 func Find(fs vfs.FS, dir string, names ...string) string {
 	for _, n := range names {
-		for _, suffix := range []string{"", ".gz", ".zst"} {
+		for _, suffix := range packings {
 			path := fs.PathJoin(dir, n+suffix)
 			if info, err := fs.Stat(path); err == nil && !info.IsDir() {
 				return path
