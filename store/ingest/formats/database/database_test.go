@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -212,11 +213,49 @@ func TestSharedIDsAreInferred(t *testing.T) {
 	if schema.Tables["shop_items"].Time != "timestamp" || schema.Tables["shop_products"].Time != "" {
 		t.Errorf("times of\n%s", &b)
 	}
-	if all := strings.Join(notes, "\n"); !strings.Contains(all, "several tables have ids of seller") {
+	if all := strings.Join(notes, "\n"); !strings.Contains(all, "there are ids of seller") {
 		t.Errorf("notes %q", notes)
 	}
 	if schema, _, _, err = formats.Schema(dir, formats.Options{Format: "database", Dangling: ingest.DanglingDrop}); err != nil || schema.Tables["seller"] != nil {
 		t.Errorf("%v, or it is implied although what dangles is dropped", err)
+	}
+}
+
+// Ids whose name has more words after id, of two tables with one row for each, and of one table alone.
+func TestIDsOfOtherFormsAreInferred(t *testing.T) {
+	loans, identities, transactions, orders := "SK_ID_LOAN,SK_ID_CURR,DAYS\n", "TransactionID,id_01\n", "TransactionID,Amount\n", "order_no,user_id,channel_id\n"
+	applications := "SK_ID_CURR,TARGET\n"
+	for k := range 300 {
+		loans += fmt.Sprintf("%d,%d,%d\n", 5000+k, 100+k%40, -k)
+		orders += fmt.Sprintf("%d,%d,%d\n", k, 70+k%120, k%3)
+		transactions += fmt.Sprintf("%d,%d\n", 9000+k, k)
+		if k < 40 {
+			applications += fmt.Sprintf("%d,%d\n", 100+k, k%2)
+			identities += fmt.Sprintf("%d,%d\n", 9000+3*k, k)
+		}
+	}
+	dir := folder(t, map[string]string{"bureau.csv": loans, "application.csv": applications, "train_identity.csv": identities, "train_transaction.csv": transactions, "basket.csv": orders})
+	schema, uses, notes, err := formats.Schema(dir, formats.Options{Format: "database"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refers := map[string]string{}
+	for name, table := range schema.Tables {
+		for _, r := range table.References {
+			refers[name] += r.Columns[0] + ">" + r.Table + " "
+		}
+	}
+	want := map[string]string{"bureau": "SK_ID_CURR>application ", "train_identity": "TransactionID>train_transaction ", "basket": "user_id>user "}
+	if !maps.Equal(refers, want) || !slices.Equal(schema.Tables["train_transaction"].Key, []string{"TransactionID"}) || !slices.Equal(schema.Tables["application"].Key, []string{"SK_ID_CURR"}) || !schema.Tables["user"].Implied {
+		t.Errorf("references %v, expected %v", refers, want)
+	}
+	if all := strings.Join(notes, "\n"); !strings.Contains(all, "there are ids of user") {
+		t.Errorf("notes %q", notes)
+	}
+	for _, u := range uses {
+		if strings.Contains(u.Column, "channel_id") && !strings.HasPrefix(u.As, "category of 3 values") || strings.Contains(u.Column, "SK_ID_LOAN") && !strings.HasPrefix(u.As, "left out") {
+			t.Errorf("%s: %s", u.Column, u.As)
+		}
 	}
 }
 

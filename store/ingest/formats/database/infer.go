@@ -141,6 +141,12 @@ func lastWord(name string) string {
 	return w[len(w)-1]
 }
 
+// isID reports whether a column is called as ids are: SK_ID_CURR, userId, but not id_01.
+func isID(name string) bool {
+	w := table.Words(name)
+	return len(w) > 1 && slices.Contains(w[1:], "id")
+}
+
 // codeNames are the last words of the names of integers that are no quantities.
 var codeNames = []string{"id", "code", "type", "status", "class", "kind", "category"}
 
@@ -167,6 +173,8 @@ func kindOf(c *table.Column, s *stats, rows int64) Kind {
 		return Skip
 	case s.integers && few && slices.Contains(codeNames, lastWord(c.Name)):
 		return Category
+	case s.integers && isID(c.Name): // no quantity
+		return Skip
 	}
 	return Number
 }

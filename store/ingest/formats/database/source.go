@@ -105,7 +105,7 @@ func (s *Source) open(ctx context.Context) error {
 				return err
 			}
 			for _, name := range implied {
-				s.notes = append(s.notes, fmt.Sprintf("several tables have ids of %s, which is no table: each id is a node of that type (--dangling drop leaves them columns)", name))
+				s.notes = append(s.notes, fmt.Sprintf("there are ids of %s, which is no table: each is a node of that type (--dangling drop leaves them columns)", name))
 			}
 		}
 	}
@@ -326,6 +326,8 @@ func (s *Source) tell(r *rows) {
 			uses[k] = "left out: no values"
 		case kind == Skip && r.stats[k].words && !c.List:
 			uses[k] = "left out: text that names rows (kind text makes a feature of it)"
+		case kind == Skip && r.stats[k].integers && isID(c.Name):
+			uses[k] = "left out: an id is no quantity (kind number makes a feature of it)"
 		case kind == Skip:
 			uses[k] = "left out"
 		default:
