@@ -13,6 +13,7 @@ ENDS = (
     ("source_id", "target_id"), ("from_id", "to_id"), ("head_id", "tail_id"), ("u", "v"), ("subject", "object"), ("h", "t"),
 )  # fmt: skip
 IDS = ("id", "node", "node_id", "nid", "name")
+UNKNOWN_LABELS = ("unknown", "unlabeled", "unlabelled", "undefined", "?")
 LABELS = ("label", "y", "class", "labels", "node_label")
 TIMES = ("timestamp", "time", "ts")
 
@@ -104,8 +105,8 @@ def node_frame(columns: Dict[str, np.ndarray], index: Any, features: Dict[str, A
 
 
 def labels_of(column: np.ndarray, classes: Any = None) -> Tuple[np.ndarray, Any]:
-    """Classes of a column of numbers or texts, −1 where there is none, and their names if they are texts; numbers, NaN where there is
-    none, of one with fractions."""
+    """Classes of a column of numbers or texts, −1 where there is none or one of UNKNOWN_LABELS beside two others, and their names if they are
+    texts; numbers, NaN where there is none, of one with fractions."""
     if column.dtype.kind in "iub":
         return column, classes
     if column.dtype.kind == "f":
@@ -113,7 +114,11 @@ def labels_of(column: np.ndarray, classes: Any = None) -> Tuple[np.ndarray, Any]
         if (column[present] % 1 != 0).any():
             return column.astype(np.float64), classes
         return np.where(present, column, -1).astype(np.int64), classes
-    present = np.array([v is not None and v == v for v in column.tolist()], dtype=bool)
+    values = column.tolist()
+    unknown = {v for v in values if isinstance(v, str) and v.lower() in UNKNOWN_LABELS}
+    if len({v for v in values if v is not None and v == v}) < 3 or len(unknown) > 1:
+        unknown = set()
+    present = np.array([v is not None and v == v and v not in unknown for v in values], dtype=bool)
     names, found = np.unique(column[present].astype(str), return_inverse=True)
     labels = np.full(len(column), -1, np.int64)
     labels[present] = found

@@ -39,6 +39,15 @@ def test_names(tmp_path):
         gstore.ingest(tmp_path / "t", pandas.DataFrame({"weight": [1.5], "a": [1], "b": [2]}))
 
 
+def test_unknown_labels(tmp_path):
+    """A label that says that nobody knows it is none, unless one class would be left."""
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    edges = pd.DataFrame({"txId1": [1, 2], "txId2": [2, 3]})
+    for classes, want, names in ((["1", "unknown", "2"], [0, -1, 1], ["1", "2"]), (["known", "unknown", "known"], [0, 1, 0], ["known", "unknown"])):
+        s = gstore.ingest(edges, tmp_path / names[1], nodes=pd.DataFrame({"id": [1, 2, 3], "class": classes}))
+        assert s.labels[s.lookup(np.array([1, 2, 3]))].tolist() == want and s.class_names == names
+
+
 def test_integer_ids(tmp_path):
     nodes = pandas.DataFrame({"v": np.arange(3, dtype=np.float64), "label": [0.0, np.nan, 1.0]}, index=[10, 7, 2**60])
     s = gstore.ingest(tmp_path / "s", ([10, 7], [2**60, 10]), nodes=nodes)

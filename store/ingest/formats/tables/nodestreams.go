@@ -79,9 +79,13 @@ func (n *nodeTable) codedRows(id table.Want, spec ingest.ColumnSpec, f nodeFeatu
 		return n.Read(ctx, env, want, func(b *table.Batch) error {
 			rows = rows[:0]
 			for i := range b.Rows {
-				k, known, err := code(codes, b.Text[1].At(i), b.At, i)
-				if err != nil {
-					return err
+				v := b.Text[1].At(i)
+				k, known := codes[string(v)]
+				if !known && !(spec.Role == store.RoleLabel && isUnknown(string(v))) {
+					var err error
+					if k, known, err = code(codes, v, b.At, i); err != nil {
+						return err
+					}
 				}
 				if spec.Role == store.RoleLabel {
 					class := math.NaN()

@@ -163,6 +163,10 @@ func (n *nodeTable) readClasses(ctx context.Context, o *table.Options) (err erro
 		if n.classes, err = distinct(ctx, n.Table, n.label[0], ingest.ClassesMax); err != nil {
 			return err
 		}
+		var unknown string
+		if n.classes, unknown = withoutUnknown(n.classes); unknown != "" {
+			defer func() { n.uses[n.label[0]] += fmt.Sprintf("; %q is none", unknown) }()
+		}
 	case o.Like.Schema.ClassNames == nil:
 		return ingest.Inputf(n.Where(), "labels in column %q are text, those of the store are numbers without names", cols[n.label[0]].Name)
 	default:
@@ -173,6 +177,21 @@ func (n *nodeTable) readClasses(ctx context.Context, o *table.Options) (err erro
 		n.uses[n.label[0]] = "label: any of " + table.Listed(several)
 	}
 	return nil
+}
+
+// unknownLabels are what tables write for a label that nobody knows, in place of nothing.
+var unknownLabels = []string{"unknown", "unlabeled", "unlabelled", "undefined", "?"}
+
+// isUnknown reports whether a label says that it is none.
+func isUnknown(label string) bool { return slices.Contains(unknownLabels, strings.ToLower(label)) }
+
+// withoutUnknown is classes without the one that says of nodes that they have none, if two or more are left.
+func withoutUnknown(classes []string) (known []string, unknown string) {
+	k := slices.IndexFunc(classes, isUnknown)
+	if k < 0 || len(classes) < 3 || slices.ContainsFunc(classes[k+1:], isUnknown) {
+		return classes, ""
+	}
+	return slices.Delete(slices.Clone(classes), k, k+1), classes[k]
 }
 
 // labelSpec describes the column of labels: a number a node, or 0 and 1 for each of several labels, which are called by their columns

@@ -103,6 +103,8 @@ type Dialect struct {
 	quotes bool
 	// lists are, by place, how many numbers a field holds that is a list of them, each of which becomes a field; 0 = it is none.
 	lists []int
+	// commas says, by place, that a field's numbers have a comma before their fraction.
+	commas []bool
 }
 
 // twoColons stands for a delimiter of two bytes.
@@ -180,6 +182,11 @@ func (d Dialect) split(fields [][]byte, line []byte) ([][]byte, error) {
 		fields, err = d.splitQuoted(fields, line)
 	} else {
 		fields = splitLine(fields, line, d.delimiter)
+	}
+	for k := range min(len(fields), len(d.commas)) {
+		if i := bytes.IndexByte(fields[k], ','); d.commas[k] && i >= 0 {
+			fields[k][i] = '.' // in place, as a record is split once
+		}
 	}
 	if d.lists != nil && err == nil {
 		fields = d.expand(nil, fields)

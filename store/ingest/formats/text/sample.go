@@ -83,6 +83,7 @@ func sampleText(fs vfs.FS, path string, o *table.Options) (*textSample, error) {
 		}
 		number += lines
 	}
+	t.pointFractions()
 	if o.Lists && o.Columns == nil && o.NodeColumns == nil {
 		t.expandLists()
 	}
