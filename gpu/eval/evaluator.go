@@ -45,6 +45,7 @@ type Options struct {
 	Relation int
 
 	Confusion   bool // count labels against predictions
+	Ranking     bool // count the margins of a model of two classes; of others nothing
 	Calibration bool // compare probabilities with how often they are right; not of numbers
 	AUC         bool // compute Metrics.AUC and AveragePrecision: 4 bytes a node of the splits and class, in a file if need be, and [AUCBytes] beside MemoryBytes
 	Predictions bool // keep each node's class and its probability: 8 bytes a node, in a file if need be
@@ -66,6 +67,7 @@ type Metrics struct {
 	Numbers   *NumberMetrics `json:"-"` // of a model of numbers, whose accuracy is 0; nil without nodes
 	Labels    *LabelMetrics  `json:"-"` // of a model of several labels a node, likewise
 	Confusion *Confusion     `json:"-"` // nil if not asked for, and of numbers and several labels
+	Ranking   *Ranking       `json:"-"` // nil if not asked for, and of other than two classes
 	// Calibration is nil if not asked for, and of numbers.
 	Calibration *Calibration `json:"-"`
 	// AUC is the area under the ROC curve, see Options; NaN if not asked for or not
@@ -319,6 +321,8 @@ func (e *Evaluator) planBy(maxDim int, size int64) error {
 	}
 	if e.o.Confusion || e.o.AUC || e.o.Predictions || e.o.Probabilities || e.o.Embeddings || e.o.Model.MultiLabel { // logits and states on the host
 		row += 4 * int64(1+layers) * int64(maxDim)
+	} else if e.ranks() {
+		row += 2 * 4
 	}
 	message := 2 * 4 * accDim        // of an edge: what it carries, and its bases
 	if e.o.Model.Kind().ByRelation { // what it carries twice, and what it sends

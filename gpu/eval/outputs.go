@@ -46,6 +46,9 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model, few bo
 		if r.confusion {
 			r.metrics[i].Confusion = newConfusion(c.Out)
 		}
+		if r.ranks() {
+			r.metrics[i].Ranking = newRanking()
+		}
 		if r.o.Calibration {
 			r.metrics[i].Calibration = new(Calibration)
 		}
@@ -66,6 +69,12 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model, few bo
 		r.scores = append(r.scores, t)
 	}
 	return nil
+}
+
+// ranks reports whether margins are counted.
+func (e *Evaluator) ranks() bool {
+	c := &e.o.Model
+	return e.o.Ranking && c.Out == 2 && c.Numbers == nil && !c.MultiLabel
 }
 
 // CountConfusion makes the runs that follow count labels against predictions, as [Options].Confusion does.
@@ -102,7 +111,7 @@ type chunkValues struct {
 // keep takes what was asked for from a chunk of logits; see score.
 func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int, first uint64) error {
 	tables := r.embeddings != nil && (r.jumps || r.in == nil)
-	if !tables && !r.confusion && !r.o.Calibration && !r.o.AUC && !r.o.Predictions && !r.o.Probabilities {
+	if !tables && !r.confusion && !r.ranks() && !r.o.Calibration && !r.o.AUC && !r.o.Predictions && !r.o.Probabilities {
 		return nil
 	}
 	q, n := r.queue, logits.Rows
@@ -142,6 +151,9 @@ func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int
 			}
 			if l >= 0 && r.confusion {
 				r.metrics[i].Confusion.Counts[int(l)*logits.Cols+int(likeliest(b.logits[k*logits.Cols:(k+1)*logits.Cols]))]++
+			}
+			if rank := r.metrics[i].Ranking; l >= 0 && rank != nil {
+				rank.add(l, b.logits[2*k+1]-b.logits[2*k])
 			}
 			r.calibrate(i, b.logits[k*logits.Cols:(k+1)*logits.Cols], l)
 			r.masked = append(r.masked, l)

@@ -91,3 +91,39 @@ func TestAreas(t *testing.T) {
 		t.Errorf("four classes: %+v", cp.Summary.Areas)
 	}
 }
+
+// TestRareClass: where one of two classes is so rare that a model which never finds it is accurate, a run of no given length goes on, and takes an
+// epoch that finds some; the same one whatever the plan. A run on classes that are not rare goes by accuracy.
+func TestRareClass(t *testing.T) {
+	g := storetest.Random(storetest.Options{Nodes: 3000, Edges: 12000, Partitions: 6})
+	g.Classes = 2
+	for i, l := range g.Labels {
+		if g.Labels[i] = min(l, 0); l >= 0 && g.Features[i*g.Dim] > .95 { // some 5 %, of which the features tell
+			g.Labels[i] = 1
+		}
+	}
+	dir := storetest.Create(t, g)
+	base := config.Config{Hidden: 16, BatchSize: 200, Patience: 10, Threads: 1, Fanouts: []int{4, 3}, Seed: 4, Plan: "memory"}
+	var best []int
+	for _, plan := range []string{"memory", "rows"} {
+		c := base
+		c.Plan = plan
+		cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := cp.Summary
+		if !s.RareClass || s.Areas == nil || *s.ValidAUC < .8 || s.BestEpoch < 3 {
+			t.Errorf("%s: rare %v, areas %+v, best epoch %d of %d", plan, s.RareClass, s.Areas, s.BestEpoch, len(s.EpochSeconds))
+		}
+		best = append(best, s.BestEpoch)
+	}
+	if best[0] != best[1] {
+		t.Errorf("best epochs %v", best)
+	}
+	c := base
+	c.ClassWeights = config.WeightsAuto
+	if cp, err := trainNode(t.Context(), t, dir, c, Hooks{}); err != nil || cp.Summary.RareClass || cp.Summary.ValidBalanced == nil {
+		t.Errorf("with class weights: %v, %+v", err, cp)
+	}
+}

@@ -180,6 +180,7 @@ func (s *session) validate(ctx context.Context, x *run.Epoch) error {
 	s.run.Rule.Blind = m[0].Nodes == 0
 	r.ValidAccuracy, r.TestAccuracy = accuracy(m[0]), accuracy(m[1])
 	r.ValidBalanced, r.TestBalanced = s.balanced(m[0]), s.balanced(m[1])
+	r.RarePrecision = rarePrecision(m[0])
 	if r.Errors != nil {
 		r.Errors.set(m)
 	}

@@ -31,6 +31,10 @@ type Epoch struct {
 	ValidBalanced *float64 `json:"valid_balanced_accuracy,omitempty"`
 	TestBalanced  *float64 `json:"test_balanced_accuracy,omitempty"`
 
+	// RarePrecision is the validation nodes' average precision, where one of two classes is so rare that the best epoch is that of the best mean of it
+	// and the accuracy.
+	RarePrecision *float64 `json:"valid_rare_precision,omitempty"`
+
 	LR           float64 `json:"lr,omitempty"`  // of an epoch whose learning rate is not that of all
 	Best         bool    `json:"best"`          // the best validation accuracy so far; of a split without validation nodes, the last epoch
 	Seconds      float64 `json:"seconds"`       // of training, waits included
@@ -67,6 +71,7 @@ type Summary struct {
 	*F1                            // of nodes with several labels, likewise
 	TestBalanced         *float64  `json:"test_balanced_accuracy,omitempty"` // likewise, with class weights
 	ValidBalanced        *float64  `json:"valid_balanced_accuracy,omitempty"`
+	RareClass            bool      `json:"rare_class,omitempty"`     // one of two classes is rare ([Epoch].RarePrecision)
 	TrainLoss            float64   `json:"train_loss"`               // of the last epoch
 	BestEpoch            int       `json:"best_epoch"`               // of the best validation accuracy, the last one where the split has no validation nodes
 	DivergedEpoch        int       `json:"diverged_epoch,omitempty"` // whose loss or parameters were no numbers any more: the run ended there

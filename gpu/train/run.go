@@ -136,6 +136,7 @@ func (s *session) test(ctx context.Context) error {
 	}
 	s.sum.ValidAccuracy, s.sum.TestAccuracy = accuracy(m[0]), accuracy(m[1])
 	s.sum.ValidBalanced, s.sum.TestBalanced = s.balanced(m[0]), s.balanced(m[1])
+	s.sum.RareClass = rarePrecision(m[0]) != nil
 	if s.shape.Numbers != nil {
 		s.sum.Errors = &Errors{}
 		s.sum.Errors.set(m)
@@ -148,7 +149,8 @@ func (s *session) test(ctx context.Context) error {
 }
 
 // score is what the best epoch has the most of, from 0 to 1, −1 without validation nodes: the validation accuracy, balanced with class
-// weights; of numbers, what falls as the mean absolute error grows; of several labels a node, the micro-averaged F1.
+// weights; of two classes of which one is rare, its mean with the average precision, as a model that finds none of the rare class is accurate too;
+// of numbers, what falls as the mean absolute error grows; of several labels a node, the micro-averaged F1.
 func (s *session) score(m eval.Metrics) float64 {
 	if n := m.Numbers; n != nil {
 		return s.shape.Numbers.Score(n.MAE)
@@ -159,7 +161,19 @@ func (s *session) score(m eval.Metrics) float64 {
 	if b := s.balanced(m); b != nil {
 		return *b
 	}
+	if p := rarePrecision(m); p != nil {
+		return (*p + m.Accuracy) / 2
+	}
 	return accuracy(m)
+}
+
+// rarePrecision is the average precision of a split's rare class, of two; nil where none is rare, or with class weights.
+func rarePrecision(m eval.Metrics) *float64 {
+	if m.Nodes == 0 || !m.Ranking.Rare() {
+		return nil
+	}
+	p := m.Ranking.AveragePrecision()
+	return &p
 }
 
 // ranks makes the evaluation that follows, the run's last, measure how well a model of two classes, or of several labels a node, ranks

@@ -125,7 +125,7 @@ func (y *Memory) Close() error {
 // Evaluator makes the run's evaluator within bytes, 0 for no bound.
 func (y *Memory) Evaluator(st *store.Store, dev gpu.Device, bytes int64) (*eval.Evaluator, error) {
 	o := eval.Options{Features: y.Cfg.Features, EdgeFeatures: y.Cfg.EdgeFeatures, Split: y.Cfg.Split, MemoryBytes: bytes, Model: y.Cfg.ModelConfig(y.Shape), Vectors: y.Vectors,
-		Confusion: y.Cfg.ClassWeights == config.WeightsAuto}
+		Confusion: y.Cfg.ClassWeights == config.WeightsAuto, Ranking: y.Cfg.ClassWeights != config.WeightsAuto}
 	return eval.New(st, dev, o, max(y.Cfg.Hidden, y.Shape.Classes))
 }
 

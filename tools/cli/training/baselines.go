@@ -63,6 +63,7 @@ func unbeaten(s *train.Summary, names []string) string {
 	}
 	switch {
 	case s.ValidBalanced != nil: // class weights give accuracy away
+	case s.RareClass && s.Areas != nil && s.TestAUC != nil && *s.TestAUC > ranksNodes: // accuracy says little
 	case own <= b.MajorityAccuracy:
 		return fmt.Sprintf("the model's %s are no better than what answering %s for every node comes to (%s)", command.FormatPercent(own), className(names, b.Majority), command.FormatPercent(b.MajorityAccuracy))
 	case b.FeaturesAccuracy != nil && own <= *b.FeaturesAccuracy:
@@ -71,6 +72,9 @@ func unbeaten(s *train.Summary, names []string) string {
 	}
 	return ""
 }
+
+// ranksNodes is the area under the ROC curve above which a model has learned something of a rare class.
+const ranksNodes = 0.6
 
 // unbeatenNumbers is unbeaten for labels that are numbers.
 func unbeatenNumbers(b *baseline.Result, x *train.Errors) string {

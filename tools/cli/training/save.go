@@ -115,6 +115,8 @@ func printSummary(e *command.Env, s *train.Summary, names []string, saved savedR
 			what = "error"
 		case several:
 			what = "micro F1"
+		case s.RareClass:
+			what = "accuracy and average precision, on average,"
 		}
 		fmt.Fprintf(to, "stopped after %d epochs: validation %s%s has not improved since epoch %d\n", len(s.EpochSeconds), what, balancedText(s), s.BestEpoch)
 	}
@@ -129,6 +131,9 @@ func printSummary(e *command.Env, s *train.Summary, names []string, saved savedR
 	if s.ValidBalanced != nil && s.TestBalanced != nil {
 		fmt.Fprintf(to, "balanced accuracy (the mean over classes): test %s, valid %s, by which the best epoch is chosen\n",
 			command.FormatPercent(*s.TestBalanced), command.FormatPercent(*s.ValidBalanced))
+	}
+	if s.RareClass {
+		fmt.Fprintln(to, "one class is rare: the best epoch is that of the best mean of validation accuracy and average precision")
 	}
 	if text := areasText(s.Areas, several, names); text != "" {
 		fmt.Fprintln(to, text)

@@ -225,6 +225,9 @@ func score(r *train.Epoch) *float64 {
 		return r.ValidMicro
 	case r.ValidBalanced != nil:
 		return r.ValidBalanced
+	case r.RarePrecision != nil:
+		x := (r.ValidAccuracy + *r.RarePrecision) / 2
+		return &x
 	}
 	return share(r.ValidAccuracy)
 }
