@@ -44,7 +44,7 @@ def test_unknown_labels(tmp_path):
     pd = pytest.importorskip("pandas", reason="pandas is not installed")
     edges = pd.DataFrame({"txId1": [1, 2], "txId2": [2, 3]})
     for classes, want, names in ((["1", "unknown", "2"], [0, -1, 1], ["1", "2"]), (["known", "unknown", "known"], [0, 1, 0], ["known", "unknown"])):
-        s = gstore.ingest(edges, tmp_path / names[1], nodes=pd.DataFrame({"id": [1, 2, 3], "class": classes}))
+        s = gstore.ingest(tmp_path / names[1], edges, nodes=pd.DataFrame({"id": [1, 2, 3], "class": classes}))
         assert s.labels[s.lookup(np.array([1, 2, 3]))].tolist() == want and s.class_names == names
 
 
