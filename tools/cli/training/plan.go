@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -218,6 +219,9 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 	links, err := o.check(m)
 	if err != nil {
 		return err
+	}
+	if o.task == "auto" && learnsMoments(m) && !e.JSON && !e.Quiet {
+		fmt.Fprintln(e.Stderr, "the store has no labels, and no lists of edges to predict: gstore train learns where a node's next edge leads (--task temporal), with the times in memory and by no plan; this one is what --task node would have")
 	}
 	unasked, bytes := false, &o.node.MemoryBytes
 	if links {

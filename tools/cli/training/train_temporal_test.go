@@ -57,6 +57,9 @@ func TestTrainTemporal(t *testing.T) {
 	if code, _, stderr := run("train", store, "--dim", "8", "--epochs", "1"); code != cli.ExitOK || !strings.Contains(stderr, "(--task temporal)") {
 		t.Errorf("without a task, of what has nothing else to learn: exit code %d, %s", code, stderr)
 	}
+	if code, _, stderr := clitest.Run(t, "plan", store); code != cli.ExitOK || !strings.Contains(stderr, "where a node's next edge leads (--task temporal)") {
+		t.Errorf("plan of what learns moments: exit code %d, %s", code, stderr)
+	}
 	code, out, stderr := run("predict", store, "u3", "u4", "--top", "2", "--format", "csv", "--checkpoint", "1")
 	if lines := strings.Split(strings.TrimSpace(out), "\n"); code != cli.ExitOK || len(lines) != 5 || lines[0] != "node,rank,next,score" || !strings.HasPrefix(lines[1], "u3,1,i") || !strings.HasPrefix(lines[4], "u4,2,i") {
 		t.Errorf("predict: exit code %d, %s: %q", code, stderr, lines)
