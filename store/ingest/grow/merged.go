@@ -25,7 +25,8 @@ type mergedLabels struct {
 	nodeType string
 	sets     *store.LabelSets // the store's
 	numbers  bool
-	parts    *rowsGiven // of the split in hand
+	parts    *rowsGiven            // of the split in hand
+	number   []source.NumberColumn // behind the labels
 }
 
 // merge works out how rows of the tables and labels of the store are told as rows of one source.
@@ -127,7 +128,10 @@ func (x *mergedLabels) given(out, row []byte) []byte {
 }
 
 // Rows implements [source.Source].
-func (x *mergedLabels) Rows(ctx context.Context, _ source.Env, _ int, emit func([]byte, source.Position) error) error {
+func (x *mergedLabels) Rows(ctx context.Context, _ source.Env, c int, emit func([]byte, source.Position) error) error {
+	if c > 0 {
+		return x.number[c-1].Rows(ctx, emit)
+	}
 	const step = 1 << 14
 	l, size := x.l, x.spec.RowBytes()
 	old := l.base.Manifest().Labels()

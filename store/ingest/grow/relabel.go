@@ -113,6 +113,9 @@ func (l *relabeller) relabel(ctx context.Context) error {
 		if err := r.Column(ctx, 0); err != nil {
 			return err
 		}
+		if err := l.number(ctx, desc); err != nil {
+			return err
+		}
 	}
 	if err := l.splits(ctx, desc); err != nil {
 		return err
@@ -122,6 +125,26 @@ func (l *relabeller) relabel(ctx context.Context) error {
 	}
 	l.adoptColumns(old)
 	l.rep.Notes = strings.Trim(r.Manifest.Ingest["notes"]+"\n"+l.note, "\n")
+	return nil
+}
+
+// number writes the columns that number the nodes of a store without features, as an ingest of the graph with its labels would have: models learn a
+// vector for each.
+func (l *relabeller) number(ctx context.Context, desc *source.Description) error {
+	reads := func(c store.ColumnInfo) bool { return c.Role == store.RoleFeature || c.Name == store.TypeColumn }
+	if len(l.m.Schema.NodeTypes) != 1 || slices.ContainsFunc(l.m.Columns, reads) {
+		return nil
+	}
+	desc.NodeTypes = []source.NodeType{{Name: l.m.Schema.NodeTypes[0].Name, Count: int64(l.m.Nodes)}}
+	l.merged.number = source.NumberColumns(desc)
+	for _, c := range l.merged.number {
+		if desc.NodeColumns = append(desc.NodeColumns, c.Spec); c.Note != "" {
+			l.note = strings.Trim(l.note+"\n"+c.Note, "\n")
+		}
+		if err := l.edges.Column(ctx, len(desc.NodeColumns)-1); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -118,7 +118,7 @@ func (l *relabeller) byTime(ctx context.Context, split string) (*rowsGiven, erro
 	for _, node := range parted {
 		g.ids, g.rows = append(g.ids, uint64(node)), append(g.rows, store.SplitNone)
 	}
-	l.note = fmt.Sprintf("by %s %d nodes below %.6g train, %d below %.6g validate, %d from there on are tested", of.Column,
+	l.note = strings.TrimLeft(l.note+"\n", "\n") + fmt.Sprintf("by %s %d nodes below %.6g train, %d below %.6g validate, %d from there on are tested", of.Column,
 		counts[store.SplitTrain], valid, counts[store.SplitValid], test, counts[store.SplitTest])
 	return g, g.sort(l.w.Dir())
 }

@@ -2,6 +2,7 @@ package data_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -163,6 +164,35 @@ func TestAppendUpdateRows(t *testing.T) {
 		if (code == cli.ExitOK) != (c.says == "") || !strings.Contains(errs, c.says) {
 			t.Errorf("%s: exit %d: %s", c.table, code, errs)
 		}
+	}
+}
+
+// Labels that a store without features gets later number its nodes too, as an ingest with labels does, and nodes that come then are numbered on.
+func TestAppendLabelsNumbers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	clitest.Put(t, ".", map[string][]byte{"edges.csv": []byte("src,dst\na,b\nb,c\nc,d\nd,a\n"), "labels.csv": []byte("id,label\na,0\nb,1\nc,0\nd,1\n"),
+		"more.csv": []byte("src,dst\nd,e\n"), "later.csv": []byte("id,label\ne,1\n")})
+	clitest.MustRun(t, "ingest", "edges.csv", "s", "--quiet")
+	if code, told, says := clitest.Run(t, "append", "s", "--nodes", "labels.csv"); code != cli.ExitOK || !strings.Contains(told+says, "column node.node numbers them") {
+		t.Fatalf("exit %d: %s%s", code, told, says)
+	}
+	clitest.MustRun(t, "append", "s", "more.csv", "--nodes", "later.csv", "--quiet")
+	clitest.MustRun(t, "verify", "s")
+	clitest.MustRun(t, "train", "s", "--epochs", "1", "--quiet")
+	out := filepath.Join(t.TempDir(), "out")
+	clitest.MustRun(t, "export", "s", out, "--format", "tsv", "--quiet")
+	b, err := os.ReadFile(filepath.Join(out, "nodes.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbers := map[string]bool{}
+	for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n")[1:] {
+		if f := strings.Split(line, "\t"); len(f) > 3 && f[2] == "1" {
+			numbers[f[3]] = true
+		}
+	}
+	if want := map[string]bool{"1": true, "2": true, "3": true, "4": true, "5": true}; !maps.Equal(numbers, want) {
+		t.Errorf("nodes are numbered %v in\n%s", numbers, b)
 	}
 }
 
