@@ -18,15 +18,15 @@ import (
 
 // otherKinds are kinds of files that are not read, by the ends of their names, and what makes of them what is.
 var otherKinds = []struct {
-	endings []string
-	instead string
+	endings, beginnings []string
+	instead             string
 }{
-	{[]string{".xlsx", ".xls", ".ods"}, "a spreadsheet is not read: save its sheets as CSV or Parquet"},
-	{[]string{".gml", ".graphml", ".gexf", ".graphml.xml", ".net"}, "not read; in Python, gstore.ingest takes the graph that networkx or igraph reads from it"},
-	{[]string{".json", ".jsonl", ".ndjson"}, "JSON is not read: pandas.read_json and DataFrame.to_parquet make a Parquet file of its rows"},
-	{[]string{".ttl", ".rdf", ".owl", ".trig", ".jsonld"}, "RDF is read as N-Triples: riot --output=ntriples of Apache Jena, or rdflib, writes them"},
-	{[]string{".pt", ".pkl", ".pickle"}, "not read; in Python, gstore.ingest takes the Data or HeteroData of PyG that it holds"},
-	{[]string{".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar"}, "an archive is not read: unpack it, and ingest the folder"},
+	{[]string{".xlsx", ".xls", ".ods"}, nil, "a spreadsheet is not read: save its sheets as CSV or Parquet"},
+	{[]string{".gml", ".graphml", ".gexf", ".graphml.xml", ".net"}, nil, "not read; in Python, gstore.ingest takes the graph that networkx or igraph reads from it"},
+	{[]string{".json", ".jsonl", ".ndjson"}, nil, "JSON is not read: pandas.read_json and DataFrame.to_parquet make a Parquet file of its rows"},
+	{[]string{".ttl", ".rdf", ".owl", ".trig", ".jsonld"}, nil, "RDF is read as N-Triples: riot --output=ntriples of Apache Jena, or rdflib, writes them"},
+	{[]string{".pt", ".pkl", ".pickle"}, []string{"ind."}, "not read; in Python, gstore.ingest takes the Data or HeteroData of PyG that it holds"},
+	{[]string{".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar"}, nil, "an archive is not read: unpack it, and ingest the folder"},
 }
 
 // openBetweenTypes opens a file of edges whose ends are called by two types, such as userId and movieId: their ids are no nodes of one
@@ -38,7 +38,7 @@ func openBetweenTypes(path string, o Options) (ingest.Source, error) {
 			return betweenColumns(path, ends, types, o)
 		}
 	}
-	if err != nil || info.IsDir() || o.Text.Columns != nil || o.Nodes != nil || o.Store != nil || o.Text.IDs != "" || o.Text.Header != nil && !*o.Text.Header {
+	if err != nil || info.IsDir() || !o.isPlain() {
 		return nil, nil // what opens it says so
 	}
 	t, err := tables.OpenTable(o.FS, path, o.tableText())
@@ -59,6 +59,11 @@ func openBetweenTypes(path string, o Options) (ingest.Source, error) {
 		d.Notes = append(d.Notes, fmt.Sprintf("%s and %s are taken for ids of two types of nodes: if they are of one, name the columns by --columns src,dst,…", names[ends[0]], names[ends[1]]))
 	}
 	return src, err
+}
+
+// isPlain reports whether nothing is said of what edges are, and they are those of a new store.
+func (o *Options) isPlain() bool {
+	return o.Text.Columns == nil && o.Nodes == nil && o.Store == nil && o.Text.IDs == "" && (o.Text.Header == nil || *o.Text.Header)
 }
 
 // betweenColumns opens a file of edges whose ends --columns calls by two types, as in user_id,item_id,rating.
@@ -108,7 +113,13 @@ func likelyCommands(fs vfs.FS, dir string) string {
 		return ""
 	}
 	var edges, others []string
+	instead := ""
 	for _, e := range entries {
+		for _, k := range otherKinds {
+			if instead == "" && (ending(k.endings...)(strings.ToLower(e)) || slices.ContainsFunc(k.beginnings, func(b string) bool { return strings.HasPrefix(e, b) })) {
+				instead = fmt.Sprintf("; %s: %s", fs.PathJoin(dir, e), k.instead)
+			}
+		}
 		path := fs.PathJoin(dir, e)
 		if !files.IsFile(fs, path) || strings.HasPrefix(e, ".") {
 			continue
@@ -139,5 +150,5 @@ func likelyCommands(fs vfs.FS, dir string) string {
 	case len(edges) == 0 && len(others) == 1:
 		return fmt.Sprintf("; gstore ingest %s STORE takes a file", others[0])
 	}
-	return ""
+	return instead
 }

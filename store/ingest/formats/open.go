@@ -108,6 +108,9 @@ var known = []form{
 	{name: "reddit", folder: layouts.IsReddit, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenReddit(o.FS, path)
 	}},
+	{name: "interactions", folder: text.HoldsInteractions, open: func(path string, o Options) (ingest.Source, error) {
+		return text.OpenInteractions(o.FS, path)
+	}},
 	{name: "triples", folder: func(fs vfs.FS, dir string) bool { return text.HoldsTriples(fs, dir) || has("train.npy")(fs, dir) }, export: exportedTriples, open: openTriples},
 	{name: "tables", folder: layouts.IsTables, nodes: true, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenTables(o.FS, path, o.Text, o.Nodes, o.NodeColumns)
@@ -391,6 +394,14 @@ func openEdges(name string) func(string, Options) (ingest.Source, error) {
 			return src, err
 		}
 		if src, err := openBetweenTypes(path, o); src != nil || err != nil {
+			return src, err
+		}
+		if info, err := o.FS.Stat(path); err == nil && !info.IsDir() && name == edgelistFormat && (o.Format == "" || o.Format == "auto") && o.isPlain() && text.LikeTriples(o.FS, path) {
+			src, err := text.OpenTriples(o.FS, path, o.Text)
+			if err == nil {
+				d := src.Describe()
+				d.Notes = append(d.Notes, "three names a line are taken for a knowledge graph, whose edges are predicted: --columns src,relation,dst has a graph whose edges have relations")
+			}
 			return src, err
 		}
 		src, err := tables.OpenEdges(o.FS, path, name, o.Text, o.Nodes, o.NodeColumns)

@@ -100,6 +100,7 @@ func pageInputs(c *coraArrays) map[string]func(t *testing.T) {
 			clitest.Put(t, "Flickr/raw", map[string][]byte{"adj_full.npz": npzFile(t, zip.Deflate, matrix), "feats.npy": clitest.NpyFile("<f8", "3, 1", make([]byte, 24)),
 				"class_map.json": []byte(`{"0": 1, "1": 0, "2": 1}`), "role.json": []byte(`{"tr": [0], "va": [1], "te": [2]}`)})
 		},
+		"Gowalla": files(map[string][]byte{"Gowalla/train.txt": []byte("0 1 2\n1 0\n"), "Gowalla/test.txt": []byte("0 3\n")}),
 		"Reddit": func(t *testing.T) {
 			clitest.Put(t, "Reddit", map[string][]byte{"reddit_graph.npz": npzFile(t, zip.Store, matrix),
 				"reddit_data.npz": npzFile(t, zip.Store, map[string][]byte{"feature": clitest.NpyFile("<f4", "3, 1", make([]byte, 12)), "label": clitest.NpyInts([]int64{1, 0, 1}), "node_types": clitest.NpyInts([]int64{1, 2, 3})})})

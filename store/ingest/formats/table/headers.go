@@ -14,7 +14,7 @@ import (
 // endNames are what the columns of an edge's ends are called, in pairs. The first pair that a table has counts.
 var endNames = [][2]string{
 	{"src", "dst"}, {"source", "target"}, {"source", "destination"}, {"from", "to"}, {"head", "tail"}, {"src_id", "dst_id"},
-	{"source_id", "target_id"}, {"from_id", "to_id"}, {"head_id", "tail_id"}, {"fromnodeid", "tonodeid"}, {"u", "v"}, {"subject", "object"}, {"h", "t"},
+	{"source_id", "target_id"}, {"from_id", "to_id"}, {"head_id", "tail_id"}, {"fromnodeid", "tonodeid"}, {"u", "v"}, {"subject", "object"}, {"h", "t"}, {"u", "i"},
 }
 
 // IdNames are what a column of nodes' ids is called.
@@ -205,8 +205,8 @@ func LeftOut(t Head, c Column, o *Options, flag string) (why string, err error) 
 		return "", ingest.Inputf(t.Where(), "column %q is %s, which is no feature", c.Name, c.Strange)
 	case c.Strange != "":
 		return "left out: " + c.Strange, nil
-	case c.Name == "" || c.Name == "Unnamed: 0" || strings.HasPrefix(c.Name, "__index_level_"):
-		return "left out: the row numbers of a pandas table", nil
+	case c.Name == "" || c.Name == "Unnamed: 0" || c.Name == "idx" || strings.HasPrefix(c.Name, "__index_level_"):
+		return "left out: the numbers of rows", nil
 	case c.Date && !asked:
 		return fmt.Sprintf("left out: dates are no feature unless asked for (--use %s)", c.Name), nil
 	case c.Empty && !asked:

@@ -50,7 +50,7 @@ func OpenNTriples(fs vfs.FS, path string, o table.Options) (ingest.Source, error
 	}
 	s := parts.New("ntriples", path)
 	s.AddFiles(path)
-	s.Desc.IDs, s.Desc.HasRelation = store.IDsStrings, true
+	s.Desc.IDs, s.Desc.HasRelation, s.Desc.Task = store.IDsStrings, true, store.TaskLink
 	s.Desc.Uses = table.ColumnUses(path, []string{"subject", "predicate", "object"}, []string{"source", "relation", "destination"})
 	if literal != "" {
 		s.Desc.Notes = append(s.Desc.Notes, fmt.Sprintf("statements of literals, such as %.60s, are left out", literal))

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -60,6 +61,32 @@ func tripleFiles(fs vfs.FS, dir string) (found [3]string) {
 
 // HoldsTriples reports whether a folder has the files of a knowledge graph, as [OpenTriples] opens them.
 func HoldsTriples(fs vfs.FS, dir string) bool { return tripleFiles(fs, dir)[0] != "" }
+
+// LikeTriples reports whether a file is likely one of triples: three names a line apart by tabs, of which the second is one of few, and nodes of the
+// first are among the third.
+func LikeTriples(fs vfs.FS, path string) bool {
+	t, err := sampleText(fs, path, &table.Options{})
+	if err != nil || t.delimiter != '\t' || t.commented || len(t.names) != len(triplePlaces) {
+		return false
+	}
+	rows := append([][]string{t.names}, t.rows...)
+	heads, relations, shared := map[string]bool{}, map[string]bool{}, false
+	for _, row := range rows {
+		if len(row) != len(triplePlaces) || slices.ContainsFunc(row, func(f string) bool { return f == "" || table.IsNumber([]byte(f)) || table.IsDate(f) }) {
+			return false
+		}
+		heads[row[0]], relations[row[1]] = true, true
+	}
+	for _, row := range rows {
+		shared = shared || heads[row[2]]
+	}
+	meaning, named := table.EdgeMeanings(t.names, &table.Options{})
+	if named { // unless nodes are called so
+		_, nodes := t.numbered(slices.Index(meaning, "src"), slices.Index(meaning, "dst"))
+		named = !nodes
+	}
+	return shared && !named && !relations[t.names[0]] && 2*len(relations) <= len(rows)
+}
 
 // OpenTriples opens a folder of train, valid and test files of
 // head<TAB>relation<TAB>tail names, or one such file.
