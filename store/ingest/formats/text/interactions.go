@@ -53,51 +53,45 @@ func HoldsInteractions(fs vfs.FS, dir string) bool {
 // train.txt, and of test.txt for the items that are to be predicted, is a user and all their items. Without valid.txt some of train.txt's are kept to
 // validate with.
 func OpenInteractions(fs vfs.FS, dir string) (ingest.Source, error) {
+	train, valid, test := files.Find(fs, dir, "train.txt"), files.Find(fs, dir, "valid.txt", "val.txt"), files.Find(fs, dir, "test.txt")
+	if train == "" {
+		return nil, ingest.Inputf(dir, "no train.txt of users and their items")
+	}
 	s := parts.New("interactions", dir)
 	s.Desc.IDs, s.Desc.Task, s.Desc.Relations = store.IDsStrings, store.TaskLink, []string{userType + ":" + interactRelation + ":" + itemType}
 	s.Desc.NodeTypes = []ingest.NodeType{{Name: itemType, Count: -1}, {Name: userType, Count: -1}}
 	s.Desc.TypesByPrefix = true
-	train := files.Find(fs, dir, "train.txt")
-	keeps := func(held bool) func(line uint64, place, items int) bool {
-		return func(line uint64, place, items int) bool { return isHeld(line, place, items) == held }
-	}
-	own := files.Find(fs, dir, "valid.txt", "val.txt") != ""
-	if own {
-		keeps = func(bool) func(uint64, int, int) bool { return nil }
-	} else if train != "" {
-		s.Desc.Notes = append(s.Desc.Notes, fmt.Sprintf("there is no valid.txt: of users with %d items or more one of %d, by its place, is for validation", heldLeast, heldOf))
-		s.Desc.EdgeLists = append(s.Desc.EdgeLists, "valid")
-		s.ListStreams = append(s.ListStreams, func(ctx context.Context, _ ingest.Env, emit func(*ingest.EdgeBatch) error) error {
-			var batch ingest.EdgeBatch
-			return SerialBlocks(ctx, fs, train, Dialect{}, func(b Block) error { return interactions(train, b, keeps(true), &batch, emit) })
-		})
-	}
-	for _, f := range []struct{ list, file string }{{"", "train.txt"}, {"valid", "valid.txt"}, {"valid", "val.txt"}, {"test", "test.txt"}} {
-		path := files.Find(fs, dir, f.file)
-		switch {
-		case path == "" && f.list == "":
-			return nil, ingest.Inputf(dir, "no train.txt of users and their items")
-		case path == "" || slices.Contains(s.Desc.EdgeLists, f.list):
-			continue
-		}
+	list := func(name, path string, takes taken) {
 		s.AddFiles(path)
-		if f.list == "" {
-			s.EdgeStreams = []parts.Edges{func(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
-				batches := make([]ingest.EdgeBatch, env.Threads)
-				return parallelBlocks(ctx, env, fs, path, Dialect{}, func(worker int, b Block) error {
-					return interactions(path, b, keeps(false), &batches[worker], func(e *ingest.EdgeBatch) error { return emit(worker, e) })
-				})
-			}}
-			continue
-		}
-		s.Desc.EdgeLists = append(s.Desc.EdgeLists, f.list)
+		s.Desc.EdgeLists = append(s.Desc.EdgeLists, name)
 		s.ListStreams = append(s.ListStreams, func(ctx context.Context, _ ingest.Env, emit func(*ingest.EdgeBatch) error) error {
 			var batch ingest.EdgeBatch
-			return SerialBlocks(ctx, fs, path, Dialect{}, func(b Block) error { return interactions(path, b, nil, &batch, emit) })
+			return SerialBlocks(ctx, fs, path, Dialect{}, func(b Block) error { return interactions(path, b, takes, &batch, emit) })
 		})
 	}
+	s.AddFiles(train)
+	var stay taken
+	if valid != "" {
+		list("valid", valid, nil)
+	} else {
+		s.Desc.Notes = append(s.Desc.Notes, fmt.Sprintf("there is no valid.txt: of users with %d items or more one of %d, by its place, is for validation", heldLeast, heldOf))
+		list("valid", train, isHeld)
+		stay = func(line uint64, place, items int) bool { return !isHeld(line, place, items) }
+	}
+	if test != "" {
+		list("test", test, nil)
+	}
+	s.EdgeStreams = []parts.Edges{func(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
+		batches := make([]ingest.EdgeBatch, env.Threads)
+		return parallelBlocks(ctx, env, fs, train, Dialect{}, func(worker int, b Block) error {
+			return interactions(train, b, stay, &batches[worker], func(e *ingest.EdgeBatch) error { return emit(worker, e) })
+		})
+	}}
 	return s, nil
 }
+
+// taken says whether the item at a place of a line, from 1, of so many items is an edge; nil: all are.
+type taken func(line uint64, place, items int) bool
 
 // Of a user with heldLeast items or more about one of heldOf is kept to validate with, where the input keeps none.
 const (
@@ -105,13 +99,13 @@ const (
 	heldOf    = 20
 )
 
-// isHeld reports whether the item at a place of a line, from 1, is kept to validate with.
+// isHeld is what is kept to validate with.
 func isHeld(line uint64, place, items int) bool {
 	return items >= heldLeast && (line*7+uint64(place))%heldOf == 0
 }
 
-// interactions emits those edges of a block that takes, if not nil, says, if there are any.
-func interactions(path string, b Block, takes func(line uint64, place, items int) bool, e *ingest.EdgeBatch, emit func(*ingest.EdgeBatch) error) error {
+// interactions emits those edges of a block that are taken, if there are any.
+func interactions(path string, b Block, takes taken, e *ingest.EdgeBatch, emit func(*ingest.EdgeBatch) error) error {
 	e.Src.Reset()
 	e.Dst.Reset()
 	var lines []uint64
