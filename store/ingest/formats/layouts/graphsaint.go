@@ -135,7 +135,6 @@ func addClassMap(s *parts.Source, fs vfs.FS, path string) error {
 		}
 		return flush()
 	})
-	s.IDStreams = append(s.IDStreams, func(context.Context, ingest.Env, func(*ingest.IDs, ingest.Position) error) error { return nil }) // none beside the matrix's
 	return nil
 }
 
