@@ -66,7 +66,7 @@ var known = []form{
 	{name: "tables", folder: layouts.IsTables, nodes: true, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenTables(o.FS, path, o.Text, o.Nodes, o.NodeColumns)
 	}},
-	{name: edgelistFormat, file: ending(".tsv", ".csv", ".txt", ".edges", ".el"), folder: tables.HoldsText, nodes: true,
+	{name: edgelistFormat, file: ending(append([]string{".tsv", ".csv", ".txt", ".edges", ".el"}, text.JSONSuffixes...)...), folder: tables.HoldsText, nodes: true,
 		export: exportedTable, open: openEdges(edgelistFormat)},
 	{name: "parquet", file: ending(".parquet"), folder: tables.HoldsParquet, nodes: true,
 		export: exportedTable, open: openEdges("parquet")},

@@ -59,6 +59,9 @@ func TestGuessedMeanings(t *testing.T) {
 		{"users and items of TGN's", "ml_wikipedia.csv", map[string]string{"ml_wikipedia.csv": ",u,i,ts,label,idx\n0,1,9,0.0,0.0,1\n1,2,9,36.0,0.0,2\n"}, nil, "",
 			[]string{"u: source", "i: destination", "ts: timestamp", "label: edge feature label", "idx: left out: the numbers of rows"}},
 		{"triples without a header", "drkg.tsv", map[string]string{"drkg.tsv": "Gene::1\tbinds\tGene::2\nGene::2\tbinds\tGene::3\nGene::3\tbinds\tGene::9\n"}, nil, "", []string{"field 1: source", "field 2: relation", "field 3: destination"}},
+		{"JSON Lines", "e.jsonl", map[string]string{"e.jsonl": "{\"source\": \"a\", \"target\": \"b\", \"weight\": 1, \"time\": 5}\n{\"target\": \"a\", \"source\": \"b\", \"weight\": 2, \"time\": 6}\n"}, nil, "",
+			[]string{"source: source", "target: destination", "weight: weight", "time: timestamp"}},
+		{"an array of objects", "e.json", map[string]string{"e.json": "[{\"from\": 1, \"to\": 2, \"feat\": [0.5, 1]},\n{\"from\": 2, \"to\": 1, \"feat\": [1, 2]}]"}, nil, "", []string{"from: source", "to: destination", "feat.0: edge feature feat [2]"}},
 		{"text without a known ending", "cora.cites", map[string]string{"cora.cites": "35\t1033\n35\t103482\n"}, nil, "", []string{"field 1: source", "field 2: destination"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -100,7 +103,7 @@ func TestGuessedMeanings(t *testing.T) {
 		"wide.csv": []byte("1,2,1.5" + strings.ReplaceAll(bow, "\t", ",") + "\n"), "m.mtx": []byte("%%MatrixMarket matrix array real general\n3 3\n1\n"),
 		"c.mtx": []byte("%%MatrixMarket matrix coordinate complex general\n3 3 1\n1 2 1 1\n"), "h.mtx": []byte("%%MatrixMarket matrix coordinate real hermitian\n3 3 1\n1 2 1 1\n"), "w.mtx": []byte("%%MatrixMarket matrix coordinate pattern general\n3 4 1\n1 2\n"),
 		"b.mtx": []byte("%%MatrixMarket\n1 1 1\n"), "s.mtx": []byte("%%MatrixMarket matrix coordinate pattern general\n3 4\n1 2\n"), "g.graphml": []byte("<graphml/>"), "a.tar.gz": {31, 139, 8}, "u.data": []byte("1\t2\t5\t978300760\n2\t2\t5\t978300761\n"),
-		"three.tsv": []byte("a\tb\tc\nd\te\tf\n"), "cora/ind.cora.x": {128, 2}, "wiki/data.json": []byte("{}"),
+		"three.tsv": []byte("a\tb\tc\nd\te\tf\n"), "cora/ind.cora.x": {128, 2},
 		"kg.csv": []byte("relation,x_index,x_id,x_name,y_index,y_id,y_name,score\nppi,0,9796,a,1,56992,b,.5\nppi,1,7918,c,0,9796,a,1\n"),
 		"x.json": []byte("{\"a\": 1, \"b\": 2}\n"), "m.txt2": []byte("%%MatrixMarket\n1 2\n"), "b.x": {0, 1, 2, '\n'}})
 	for _, c := range []struct {
@@ -123,12 +126,11 @@ func TestGuessedMeanings(t *testing.T) {
 		{"g.graphml", nil, "networkx"},
 		{"three.tsv", nil, "--columns src,relation,dst"},
 		{"cora", nil, "cora/ind.cora.x: not read; in Python"},
-		{"wiki", nil, "wiki/data.json: JSON is not read"},
 		{"a.tar.gz", nil, "unpack it"},
 		{"u.data", nil, "--columns user_id,item_id,weight,timestamp"},
 		{"kg.csv", nil, `may be "x_index" and "y_index", or "x_id" and "y_id"; --columns says which, in order, as relation,src,-,-,dst,-,-,score`},
 		{"m.txt2", nil, "unknown kind of file"},
-		{"x.json", nil, "JSON is not read"},
+		{"x.json", nil, "looks like names of columns"},
 		{"b.x", nil, "unknown kind of file"},
 	} {
 		if err := openDrain(t, fs, c.path, Options{Nodes: c.nodes}); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -43,7 +43,8 @@ type Options struct {
 var schemaFiles = []string{"schema.yaml", "manifest.yaml"}
 
 // tableSuffixes end the names of tables' files.
-var tableSuffixes = []string{".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst", ".csv.bz2", ".tsv.bz2"}
+var tableSuffixes = []string{".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst", ".csv.bz2", ".tsv.bz2",
+	".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz", ".jsonl.zst", ".json.zst"}
 
 // IsFolder reports whether a folder says of itself that it is a database: it has a file of that name that speaks of tables.
 func IsFolder(fs vfs.FS, dir string) bool {
@@ -59,7 +60,11 @@ func IsFolder(fs vfs.FS, dir string) bool {
 func tableOf(fs vfs.FS, path string) string {
 	base := fs.PathBase(path)
 	for _, s := range tableSuffixes {
-		if name, ok := strings.CutSuffix(base, s); ok {
+		name, ok := strings.CutSuffix(base, s)
+		if ok && strings.HasPrefix(s, ".json") && !strings.HasPrefix(s, ".jsonl") && !text.HoldsJSONRows(fs, path) {
+			return "" // what describes the others
+		}
+		if ok {
 			return name
 		}
 	}
@@ -168,7 +173,7 @@ func (in *input) folder() error {
 	}
 	slices.Sort(names)
 	for _, file := range names {
-		name := tableOf(in.fs, file)
+		name := tableOf(in.fs, in.fs.PathJoin(dir, file))
 		if name == "" || strings.HasPrefix(file, ".") || strings.HasPrefix(file, "_") {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/gstore/gstore/store/ingest/formats/files"
+	"github.com/gstore/gstore/store/ingest/formats/text"
 )
 
 // edgeTables are the files of a folder, or the one file, that hold edges.
@@ -19,7 +20,7 @@ type edgeTables struct {
 }
 
 // TextSuffixes are the endings of text files of edges and nodes, plain or packed.
-var TextSuffixes = []string{".tsv", ".csv", ".txt"}
+var TextSuffixes = append([]string{".tsv", ".csv", ".txt"}, text.JSONSuffixes...)
 
 // findTables looks for edges and tables of nodes in a folder: files or, of
 // Parquet, folders called edges (or train, valid, test) and nodes.

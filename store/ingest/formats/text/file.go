@@ -31,6 +31,9 @@ func openText(fs vfs.FS, path string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+	if isJSON(path) {
+		f = newJSONRows(f, path)
+	}
 	head := make([]byte, sniffBytes)
 	n, err := io.ReadFull(f, head)
 	head = head[:n]
