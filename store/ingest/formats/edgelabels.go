@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/database"
+	"github.com/gstore/gstore/store/ingest/formats/files"
 	"github.com/gstore/gstore/store/ingest/formats/table"
 	"github.com/gstore/gstore/store/ingest/formats/tables"
 )
@@ -35,6 +36,9 @@ func labelledEdges(path string, o Options) (ingest.Source, error) {
 		return nil, nil
 	}
 	if len(o.Nodes) > 0 {
+		if o.nodesHave(label) {
+			return nil, nil
+		}
 		return nil, fmt.Errorf("%w: --label %s is a column of the edges, and there are tables of nodes too: put all of them into a folder, each called by what its rows are, and ingest it with --label %s.%s",
 			ingest.ErrOptions, o.Text.Label[0], name, label)
 	}
@@ -59,6 +63,18 @@ func labelledEdges(path string, o Options) (ingest.Source, error) {
 	src.Desc.Input = path
 	src.Desc.Notes = append(src.Desc.Notes, fmt.Sprintf("edges have labels: each is a node of type %s, with an edge to either of its ends", name))
 	return src, nil
+}
+
+// nodesHave reports whether a table of nodes has a column of that name.
+func (o *Options) nodesHave(column string) bool {
+	return slices.ContainsFunc(o.Nodes, func(named string) bool {
+		path := named
+		if _, file, typed := strings.Cut(named, "="); typed && !files.IsFile(o.FS, named) {
+			path = file
+		}
+		t, err := tables.OpenTable(o.FS, path, o.tableText())
+		return err == nil && slices.Contains(table.ColumnNames(t.Columns()), column)
+	})
 }
 
 // endsOf are the columns of the ends, and the types of nodes that they are called by: as those of edges are called, or the two that are called

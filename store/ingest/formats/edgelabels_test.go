@@ -113,6 +113,16 @@ func TestLabelsOfEdges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Where a table of nodes has a column of that name, it is meant.
+	dir := t.TempDir()
+	edges, nodes := filepath.Join(dir, "e.csv"), filepath.Join(dir, "n.csv")
+	if err := errors.Join(os.WriteFile(edges, []byte("src,dst,label\na,b,1\n"), 0o666), os.WriteFile(nodes, []byte("id,label\na,0\nb,1\n"), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	src, err := formats.Open(edges, formats.Options{Nodes: []string{nodes}, Text: formats.TextOptions{Label: []string{"label"}}})
+	if err != nil || src.Describe().Task != store.TaskNode || len(src.Describe().NodeTypes) != 1 || src.Describe().EdgeColumns[0].Name != "edge_label" {
+		t.Errorf("labels of nodes beside a column of edges: %v", err)
+	}
 	for name, c := range map[string]struct {
 		file, text, want string
 		nodes            []string

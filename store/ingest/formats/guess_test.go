@@ -51,6 +51,7 @@ func TestGuessedMeanings(t *testing.T) {
 		{"lists of numbers", "e.csv", map[string]string{"e.csv": "src_id,dst_id,feat,price\n0,1,\"0.1, 0.2\",\"1,200\"\n1,0,\"[0.5, 2]\",\"1,300\"\n",
 			"n.csv": "node_id,feat,bag,words,label\n0,\"[0.1 2e-3]\",\"1,0,1\",\"1,2\",0\n1,\"[3 4]\",\"0,0,1\",\"1,2,3\",1\n"}, []string{"n.csv"}, "",
 			[]string{"feat.0: edge feature edge_feat [2]", "feat.1: edge feature edge_feat [2]", "price: left out: text", "feat.0: feature feat [2]", "bag.2: feature bag [3]", "words: left out: text", "label: label"}},
+		{"a list that is left out", "e.csv", map[string]string{"e.csv": "src_id,dst_id,feat\n0,1,\"0.1, 0.2\"\n1,0,\"0.5, 2\"\n"}, nil, "", []string{"feat: left out, as told"}},
 		{"a graph database's nodes", "r.csv", map[string]string{"r.csv": ":START_ID,:END_ID,:TYPE,since:int\n1,2,KNOWS,2001\n", "n.csv": "id:ID,name,age:int,:LABEL\n1,Ann,30,Person\n2,Bo,31,Robot\n"}, []string{"n.csv"}, "",
 			[]string{":START_ID: source", ":END_ID: destination", ":TYPE: relation", "id:ID: id", "age:int: feature x", ":LABEL: feature :LABEL: which of"}},
 		{"Matrix Market", "m.mtx", map[string]string{"m.mtx": "%%MatrixMarket matrix coordinate real general\n% c\n3 3 2\n1 2 1.5\n3 1 2\n"}, nil, "", []string{"row: source", "column: destination", "value: weight"}},
@@ -66,6 +67,9 @@ func TestGuessedMeanings(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := Options{Nodes: c.nodes}
+			if c.name == "a list that is left out" {
+				o.Text.Skip = []string{"feat"}
+			}
 			if c.columns != "" {
 				o.Text.Columns = strings.Split(c.columns, ",")
 			}

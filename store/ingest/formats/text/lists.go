@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gstore/gstore/store/ingest/formats/table"
 )
@@ -12,9 +13,13 @@ import (
 const listWidthMax = 1 << 16
 
 // expandLists finds columns whose every field is a list of as many numbers, such as [0.1, 0.2] as pandas writes them or 0,1,1, and makes each
-// number a field of its own, NAME.0, NAME.1, …, of the rows that were looked at and of all that will be cut.
-func (t *textSample) expandLists() {
+// number a field of its own, NAME.0, NAME.1, …, of the rows that were looked at and of all that will be cut. Columns that o names stay what they
+// are called.
+func (t *textSample) expandLists(o *table.Options) {
 	for k := len(t.names) - 1; k >= 0; k-- {
+		if slices.ContainsFunc(slices.Concat(o.Skip, o.Label), func(n string) bool { return n == t.names[k] || strings.HasSuffix(n, "."+t.names[k]) }) {
+			continue
+		}
 		if width := t.listWidth(k); width > 0 {
 			if t.lists == nil {
 				t.lists = make([]int, len(t.names))

@@ -85,7 +85,7 @@ func sampleText(fs vfs.FS, path string, o *table.Options) (*textSample, error) {
 	}
 	t.pointFractions()
 	if o.Lists && o.Columns == nil && o.NodeColumns == nil {
-		t.expandLists()
+		t.expandLists(o)
 	}
 	t.nameList()
 	t.nameByComments(comments, o)
