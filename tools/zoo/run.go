@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gstore/gstore/blocks/usage"
 )
 
 // Outcome is how a command ended.
@@ -19,7 +21,7 @@ type Outcome struct {
 	Args           []string
 	Code           int // −1: by a signal
 	Stdout, Stderr string
-	PeakBytes      int64 // resident memory, at most
+	PeakBytes      int64 // resident memory, at most; 0 where it was less than this process had
 	TimedOut       bool
 }
 
@@ -128,7 +130,8 @@ type Gstore struct {
 	Runs    int
 }
 
-// shrink gives memory back and forgets the peak of this process: the kernel counts it into those of the processes that it begins.
+// shrink gives memory back and forgets the peak of this process: the kernel counts it into those of the processes that it begins, also what it
+// still has then.
 func shrink() {
 	debug.FreeOSMemory()
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // where there is none, peaks are told too high at worst
@@ -155,7 +158,11 @@ func (g *Gstore) Run(ctx context.Context, args ...string) (*Outcome, error) {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	shrink()
-	err := cmd.Run()
+	err := cmd.Start()
+	own := usage.PeakRSSBytes()
+	if err == nil {
+		err = cmd.Wait()
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -165,7 +172,9 @@ func (g *Gstore) Run(ctx context.Context, args ...string) (*Outcome, error) {
 	}
 	o := &Outcome{Args: args, Code: cmd.ProcessState.ExitCode(), Stdout: out.String(), Stderr: errs.String(), TimedOut: limit.Err() != nil}
 	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		o.PeakBytes = u.Maxrss << 10
+		if o.PeakBytes = u.Maxrss << 10; o.PeakBytes <= own { // this process's, until the other's program began
+			o.PeakBytes = 0
+		}
 	}
 	return o, nil
 }
