@@ -21,8 +21,12 @@ func TestTriplesKeepEdgesToPredict(t *testing.T) {
 	}
 	clitest.Put(t, dir, map[string][]byte{"facts.tsv": []byte(lines.String())})
 	facts := filepath.Join(dir, "facts.tsv")
-	if code, _, errs := clitest.Run(t, "ingest", facts, filepath.Join(dir, "s")); code == 0 || !strings.Contains(errs, "--format triples") {
-		t.Errorf("three fields of text: exit %d, %s", code, errs)
+	if code, out, errs := clitest.Run(t, "ingest", facts, filepath.Join(dir, "s")); code != 0 || !strings.Contains(out, "taken for a knowledge graph") || !strings.Contains(out, "does not say which edges to predict") {
+		t.Errorf("three fields of text: exit %d, %s%s", code, out, errs)
+	}
+	clitest.Put(t, dir, map[string][]byte{"pairs.tsv": []byte("a\tr\tx\nb\ts\ty\n")}) // no head is a tail
+	if code, _, errs := clitest.Run(t, "ingest", filepath.Join(dir, "pairs.tsv"), filepath.Join(dir, "p")); code == 0 || !strings.Contains(errs, "--format triples") {
+		t.Errorf("three fields that may be anything: exit %d, %s", code, errs)
 	}
 	divided, whole := filepath.Join(dir, "divided"), filepath.Join(dir, "whole")
 	code, out, errs := clitest.Run(t, "ingest", facts, divided, "--format", "triples")
