@@ -28,8 +28,8 @@ func learningOptions() []option {
 		},
 		{
 			Field: func(c *Config) any { return &c.Epochs }, Group: options.Optimiser,
-			Help: "passes over the training nodes or edges; auto: until validation accuracy has not improved for --patience " +
-				"epochs",
+			Help: "passes over the training nodes or edges; auto: until validation has not improved for --patience epochs: its accuracy, " +
+				"and where one of two classes is rare its average precision too",
 			Otherwise: "auto", Values: options.AtLeast(0),
 		},
 		{
