@@ -8,7 +8,6 @@ import (
 
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/database"
-	"github.com/gstore/gstore/store/ingest/formats/files"
 	"github.com/gstore/gstore/store/ingest/formats/table"
 	"github.com/gstore/gstore/store/ingest/formats/tables"
 )
@@ -67,12 +66,9 @@ func labelledEdges(path string, o Options) (ingest.Source, error) {
 
 // nodesHave reports whether a table of nodes has a column of that name.
 func (o *Options) nodesHave(column string) bool {
-	return slices.ContainsFunc(o.Nodes, func(named string) bool {
-		path := named
-		if _, file, typed := strings.Cut(named, "="); typed && !files.IsFile(o.FS, named) {
-			path = file
-		}
-		t, err := tables.OpenTable(o.FS, path, o.tableText())
+	named, _, err := tables.NameTables(o.FS, o.Nodes, nil)
+	return err == nil && slices.ContainsFunc(named, func(n tables.Named) bool {
+		t, err := tables.OpenTable(o.FS, n.Path, o.tableText())
 		return err == nil && slices.Contains(table.ColumnNames(t.Columns()), column)
 	})
 }

@@ -31,14 +31,16 @@ var otherKinds = []struct {
 // openBetweenTypes opens a file of edges whose ends are called by two types, such as userId and movieId: their ids are no nodes of one
 // type. nil where they are not, or where the caller says what columns or nodes are.
 func openBetweenTypes(path string, o Options) (ingest.Source, error) {
-	info, err := o.FS.Stat(path)
-	if err == nil && !info.IsDir() && o.Text.Columns != nil && o.Nodes == nil && o.Store == nil && o.Text.IDs == "" {
+	if !files.IsFile(o.FS, path) {
+		return nil, nil // what opens it says so
+	}
+	if o.Text.Columns != nil && o.Nodes == nil && o.Store == nil && o.Text.IDs == "" {
 		if ends, types, ok := table.TypesOfEnds(o.Text.Columns, &table.Options{}); ok {
 			return betweenColumns(path, ends, types, o)
 		}
 	}
-	if err != nil || info.IsDir() || !o.isPlain() {
-		return nil, nil // what opens it says so
+	if !o.isPlain() {
+		return nil, nil
 	}
 	t, err := tables.OpenTable(o.FS, path, o.tableText())
 	if err != nil {
@@ -56,6 +58,20 @@ func openBetweenTypes(path string, o Options) (ingest.Source, error) {
 	if err == nil {
 		d := src.Describe()
 		d.Notes = append(d.Notes, fmt.Sprintf("%s and %s are taken for ids of two types of nodes: if they are of one, name the columns by --columns src,dst,…", names[ends[0]], names[ends[1]]))
+	}
+	return src, err
+}
+
+// openLikelyTriples opens a file whose lines are likely heads, relations and tails; nil where they are not, or where the caller says what columns or the
+// format are.
+func openLikelyTriples(path string, o Options) (ingest.Source, error) {
+	if o.Format != "" && o.Format != "auto" || !o.isPlain() || !files.IsFile(o.FS, path) || !text.LikeTriples(o.FS, path) {
+		return nil, nil
+	}
+	src, err := text.OpenTriples(o.FS, path, o.Text)
+	if err == nil {
+		d := src.Describe()
+		d.Notes = append(d.Notes, "three names a line are taken for a knowledge graph, whose edges are predicted: --columns src,relation,dst has a graph whose edges have relations")
 	}
 	return src, err
 }

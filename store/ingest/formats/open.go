@@ -318,13 +318,10 @@ func openEdges(name string) func(string, Options) (ingest.Source, error) {
 		if src, err := openBetweenTypes(path, o); src != nil || err != nil {
 			return src, err
 		}
-		if info, err := o.FS.Stat(path); err == nil && !info.IsDir() && name == edgelistFormat && (o.Format == "" || o.Format == "auto") && o.isPlain() && text.LikeTriples(o.FS, path) {
-			src, err := text.OpenTriples(o.FS, path, o.Text)
-			if err == nil {
-				d := src.Describe()
-				d.Notes = append(d.Notes, "three names a line are taken for a knowledge graph, whose edges are predicted: --columns src,relation,dst has a graph whose edges have relations")
+		if name == edgelistFormat {
+			if src, err := openLikelyTriples(path, o); src != nil || err != nil {
+				return src, err
 			}
-			return src, err
 		}
 		src, err := tables.OpenEdges(o.FS, path, name, o.Text, o.Nodes, o.NodeColumns)
 		if errors.Is(err, ingest.ErrInput) && o.Nodes == nil { // a folder of several tables is no table's parts

@@ -53,53 +53,38 @@ func inferShared(ctx context.Context, s *Schema, open map[string]table.Table, im
 			}
 		}
 	}
+	seed := maphash.MakeSeed()
 	for _, id := range slices.Sorted(maps.Keys(shared)) {
 		places := shared[id]
-		to := called(places[0].column)
-		if known[id] || len(places) < 2 {
-			p := places[0]
-			if known[id] || !imply || s.Tables[to] != nil || lastWord(p.column) != "id" {
-				continue
-			}
-			if v, err := valuesOf(ctx, maphash.MakeSeed(), open[p.table], p.column, false); err != nil {
-				return nil, err
-			} else if len(v.seen) < impliedLeast || v.rows < impliedRows*len(v.seen) {
-				continue
-			}
-			implied = append(implied, to)
-			s.Tables[to] = &Table{Implied: true, Key: Names{"id"}}
-			t := s.Tables[p.table]
-			t.References = append(t.References, Reference{Names{p.column}, to})
+		if known[id] {
 			continue
 		}
+		to := called(places[0].column)
 		var homes []place
-		for _, p := range places {
-			if len(s.Tables[p.table].Key) > 0 {
+		if len(places) == 1 {
+			if !imply || s.Tables[to] != nil {
 				continue
 			}
-			unique, err := isUnique(ctx, open[p.table], p.column)
-			if err != nil {
+			if again, err := comesAgain(ctx, seed, open[places[0].table], places[0].column); err != nil {
 				return nil, err
+			} else if !again {
+				continue
 			}
-			if unique {
-				homes = append(homes, p)
-			}
-		}
-		if len(homes) > 1 {
-			homes = slices.DeleteFunc(homes, func(p place) bool { return !p.first })
-		}
-		if len(homes) > 1 {
-			seed, all := maphash.MakeSeed(), []values{}
-			for _, p := range homes {
+		} else {
+			var all []values // of homes
+			for _, p := range places {
+				if len(s.Tables[p.table].Key) > 0 {
+					continue
+				}
 				v, err := valuesOf(ctx, seed, open[p.table], p.column, true)
 				if err != nil {
 					return nil, err
 				}
-				all = append(all, v)
+				if v.unique() {
+					homes, all = append(homes, p), append(all, v)
+				}
 			}
-			if k := slices.IndexFunc(all, func(v values) bool { return v.have(all) }); k >= 0 {
-				homes = homes[k : k+1]
-			}
+			homes = home(homes, all, func(p place) bool { return p.first })
 		}
 		switch {
 		case len(homes) == 1:
@@ -121,6 +106,37 @@ func inferShared(ctx context.Context, s *Schema, open map[string]table.Table, im
 	return implied, nil
 }
 
+// home is the one of several places, with their values, whose key an id is: the only one, or else the only one of those that are first, or else of
+// these the one that has all of the others' values. Where none is, the places that are left are returned.
+func home[P any](places []P, all []values, first func(P) bool) []P {
+	if len(places) <= 1 {
+		return places
+	}
+	var front []P
+	var have []values
+	for k, p := range places {
+		if first(p) {
+			front, have = append(front, p), append(have, all[k])
+		}
+	}
+	if len(front) > 1 {
+		if k := slices.IndexFunc(have, func(v values) bool { return v.have(have) }); k >= 0 {
+			return front[k : k+1]
+		}
+	}
+	return front
+}
+
+// comesAgain reports whether a column that ends with id, of one table alone, has as many values, and each of them as often, as ids of nodes without
+// a table do.
+func comesAgain(ctx context.Context, seed maphash.Seed, t table.Table, column string) (bool, error) {
+	if lastWord(column) != "id" {
+		return false, nil
+	}
+	v, err := valuesOf(ctx, seed, t, column, false)
+	return len(v.seen) >= impliedLeast && v.rows >= impliedRows*len(v.seen), err
+}
+
 // called is what the rows are called that a column has ids of: its name without the word id.
 func called(column string) string {
 	w := table.Words(column)
@@ -129,12 +145,6 @@ func called(column string) string {
 		at--
 	}
 	return strings.Join(slices.Delete(w, at, at+1), "_")
-}
-
-// isUnique reports whether no value of a column comes twice, or is missing, among the first uniqueMost.
-func isUnique(ctx context.Context, t table.Table, column string) (bool, error) {
-	v, err := valuesOf(ctx, maphash.MakeSeed(), t, column, true)
-	return v.unique(), err
 }
 
 // values are the first uniqueMost of a column.

@@ -42,9 +42,16 @@ type Options struct {
 // schemaFiles are the names by which a folder's schema is known, the first that is there.
 var schemaFiles = []string{"schema.yaml", "manifest.yaml"}
 
-// tableSuffixes end the names of tables' files.
-var tableSuffixes = []string{".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst", ".csv.bz2", ".tsv.bz2",
-	".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz", ".jsonl.zst", ".json.zst"}
+// tableSuffixes end the names of tables' files: Parquet, and text plain or packed.
+var tableSuffixes = func() []string {
+	all := []string{".parquet"}
+	for _, packing := range files.Packings {
+		for _, s := range append([]string{".csv", ".tsv"}, text.JSONSuffixes...) {
+			all = append(all, s+packing)
+		}
+	}
+	return all
+}()
 
 // IsFolder reports whether a folder says of itself that it is a database: it has a file of that name that speaks of tables.
 func IsFolder(fs vfs.FS, dir string) bool {
@@ -61,7 +68,7 @@ func tableOf(fs vfs.FS, path string) string {
 	base := fs.PathBase(path)
 	for _, s := range tableSuffixes {
 		name, ok := strings.CutSuffix(base, s)
-		if ok && strings.HasPrefix(s, ".json") && !strings.HasPrefix(s, ".jsonl") && !text.HoldsJSONRows(fs, path) {
+		if ok && files.PlainName(s) == ".json" && !text.HoldsJSONRows(fs, path) {
 			return "" // what describes the others
 		}
 		if ok {

@@ -20,8 +20,8 @@ import (
 // ReadBytes is how much of a file is read at once.
 const ReadBytes = 1 << 20
 
-// packings are the endings of files' names by how they are packed; "" = they are not.
-var packings = []string{"", ".gz", ".zst", ".bz2"}
+// Packings are the endings of files' names by how they are packed; "" = they are not.
+var Packings = []string{"", ".gz", ".zst", ".bz2"}
 
 // Packed reports whether path is compressed, by its name.
 func Packed(path string) bool {
@@ -30,7 +30,7 @@ func Packed(path string) bool {
 
 // PlainName is path without the suffix of its compression.
 func PlainName(path string) string {
-	for _, suffix := range packings[1:] {
+	for _, suffix := range Packings[1:] {
 		if plain, ok := strings.CutSuffix(path, suffix); ok {
 			return plain
 		}
@@ -104,7 +104,7 @@ func (u *Unpacked) Close() error { return errors.Join(u.Done(), u.File.Close()) 
 // Find returns the first of the names that exists in dir, plain or packed; "" if none does.
 func Find(fs vfs.FS, dir string, names ...string) string {
 	for _, n := range names {
-		for _, suffix := range packings {
+		for _, suffix := range Packings {
 			path := fs.PathJoin(dir, n+suffix)
 			if info, err := fs.Stat(path); err == nil && !info.IsDir() {
 				return path

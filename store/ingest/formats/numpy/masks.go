@@ -30,10 +30,21 @@ func MaskIDs(a *Array, nodes int64) ([]parts.IDs, error) {
 	out := make([]parts.IDs, splits)
 	for k := range out {
 		from := int64(k) * each
-		out[k] = chosen(a, func(i int64, x byte) (uint64, bool) {
-			i -= from
-			return uint64(i / step), x != 0 && i >= 0 && i%step == 0 && i/step < nodes
-		})
+		out[k] = func(ctx context.Context, _ ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+			var ids ingest.IDs
+			return a.Elements(ctx, func(first int64, b []byte) error {
+				ids.Ints = ids.Ints[:0]
+				for i, x := range b {
+					if at := first + int64(i) - from; x != 0 && at >= 0 && at%step == 0 && at/step < nodes {
+						ids.Ints = append(ids.Ints, uint64(at/step))
+					}
+				}
+				if len(ids.Ints) == 0 {
+					return nil
+				}
+				return emit(&ids, ingest.Position{File: a.Path, Unit: "element", Index: uint64(first)})
+			})
+		}
 	}
 	return out, nil
 }
@@ -59,23 +70,4 @@ func ValueIDs(a *Array, nodes int64, value uint64) (parts.IDs, error) {
 			return emit(&ids, ingest.Position{File: a.Path, Unit: "row", Index: uint64(first)})
 		})
 	}, nil
-}
-
-// chosen streams the nodes that pick makes of an array's elements of one byte.
-func chosen(a *Array, pick func(i int64, x byte) (uint64, bool)) parts.IDs {
-	return func(ctx context.Context, _ ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
-		var ids ingest.IDs
-		return a.Elements(ctx, func(first int64, b []byte) error {
-			ids.Ints = ids.Ints[:0]
-			for i, x := range b {
-				if id, ok := pick(first+int64(i), x); ok {
-					ids.Ints = append(ids.Ints, id)
-				}
-			}
-			if len(ids.Ints) == 0 {
-				return nil
-			}
-			return emit(&ids, ingest.Position{File: a.Path, Unit: "element", Index: uint64(first)})
-		})
-	}
 }

@@ -15,6 +15,7 @@ import (
 // readClasses finds the values of labels that are text.
 func (n *nodeTable) readClasses(ctx context.Context, o *table.Options) (err error) {
 	cols := n.Columns()
+	unknown := ""
 	text := slices.IndexFunc(n.label, func(k int) bool { return cols[k].Text && !(cols[k].Boolean && len(n.label) > 1) })
 	switch {
 	case text < 0:
@@ -25,10 +26,7 @@ func (n *nodeTable) readClasses(ctx context.Context, o *table.Options) (err erro
 		if n.classes, err = distinct(ctx, n.Table, n.label[0], ingest.ClassesMax); err != nil {
 			return err
 		}
-		var unknown string
-		if n.classes, unknown = withoutUnknown(n.classes); unknown != "" {
-			defer func() { n.uses[n.label[0]] += fmt.Sprintf("; %q is none", unknown) }()
-		}
+		n.classes, unknown = withoutUnknown(n.classes)
 	case o.Like.Schema.ClassNames == nil:
 		return ingest.Inputf(n.Where(), "labels in column %q are text, those of the store are numbers without names", cols[n.label[0]].Name)
 	default:
@@ -37,6 +35,9 @@ func (n *nodeTable) readClasses(ctx context.Context, o *table.Options) (err erro
 	n.uses[n.label[0]] = "label: classes " + table.Listed(n.classes)
 	if several := ingest.LabelsIn(n.classes); several != nil {
 		n.uses[n.label[0]] = "label: any of " + table.Listed(several)
+	}
+	if unknown != "" {
+		n.uses[n.label[0]] += fmt.Sprintf("; %q is none", unknown)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package text
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/gstore/gstore/store/ingest/formats/table"
@@ -34,14 +33,11 @@ func (t *textSample) hasCommas(column int) bool {
 		if column >= len(row) {
 			return false
 		}
-		v := row[column]
-		comma := strings.Contains(v, ",")
-		if comma {
-			v = strings.Replace(v, ",", ".", 1)
-		}
-		if some = some || comma; !table.MissingText([]byte(v)) && !table.IsNumber([]byte(v)) {
+		v := []byte(strings.Replace(row[column], ",", ".", 1))
+		if !table.MissingText(v) && !table.IsNumber(v) { // as with a second comma
 			return false
 		}
+		some = some || strings.Contains(row[column], ",")
 	}
-	return some && !slices.ContainsFunc(t.rows, func(row []string) bool { return strings.Count(row[column], ",") > 1 })
+	return some
 }

@@ -121,11 +121,11 @@ func interactions(path string, b Block, takes taken, e *ingest.EdgeBatch, emit f
 			if !ok {
 				return ingest.Inputf(fmt.Sprintf("%s: line %d", path, number), "column %d: %.40q is no number of a user or an item (an integer ≥ 0)", columnOf(line, f), f)
 			}
-			if k > 0 && takes != nil && !takes(number, k, len(fields)-1) {
-				continue
-			}
 			if k == 0 {
 				user = strconv.AppendUint(append(user[:0], userType+":"...), id, 10)
+				continue
+			}
+			if takes != nil && !takes(number, k, len(fields)-1) {
 				continue
 			}
 			item = strconv.AppendUint(append(item[:0], itemType+":"...), id, 10)
