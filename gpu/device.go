@@ -36,6 +36,8 @@ type Info struct {
 	Async bool
 	// Samples says that its streams are [BlockSampler]s.
 	Samples bool
+	// Sparse says that its streams are [SparseStream]s.
+	Sparse bool
 }
 
 // OwnMemory reports whether what is allocated lies in memory that is not the host's. Of a device that nobody has named it

@@ -34,7 +34,7 @@ func Run(t *testing.T, open func() gpu.Device) {
 		name string
 		test func(*bench)
 	}{
-		{"gemm", gemm}, {"aggregate", aggregate}, {"aggregate in pieces", pieces}, {"gather", gather}, {"copy rows", copyRows}, {"elementwise", elementwise},
+		{"gemm", gemm}, {"sparse", sparse}, {"aggregate", aggregate}, {"aggregate in pieces", pieces}, {"gather", gather}, {"copy rows", copyRows}, {"elementwise", elementwise},
 		{"loss", loss}, {"number loss", numberLoss}, {"multi-label loss", multiLabelLoss}, {"adam", adam}, {"dropout", dropout}, {"errors", shapeErrors}, {"arena", arenaReuse}, {"attention", attention}, {"link rows", linkRows}, {"link scatter", linkScatter}, {"link loss", linkLoss}, {"link loss overflow", linkLossOverflow}, {"convolution", convolution}, {"layer norm", layerNorm}, {"segment max", segmentMax}, {"scaled tables", scaledTables}, {"batch norm", batchNorm}, {"marks", marks}, {"follow", follow},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -55,7 +55,7 @@ func (d *Device) Info() gpu.Info {
 	if d.pool.BF16() {
 		detail += ", bf16 products"
 	}
-	return gpu.Info{Name: "host", Detail: detail, InPlace: true}
+	return gpu.Info{Name: "host", Detail: detail, InPlace: true, Sparse: !d.pool.BF16()}
 }
 
 // Pool returns the threads on which the device computes.

@@ -206,6 +206,14 @@ func (s *stream) DivideRows(t, divisors gpu.Tensor) {
 	})
 }
 
+// SparseGemm implements [gpu.SparseStream].
+func (s *stream) SparseGemm(trans bool, a gpu.Sparse, b, c gpu.Tensor) {
+	s.run("sparse gemm", func() {
+		k := kernels.Sparse{Cols: a.Cols, Index: slice[uint32](a.Index), Indptr: slice[int32](a.Indptr), Columns: slice[int32](a.Columns), Values: slice[float32](a.Values)}
+		kernels.SparseGemm(s.pool, trans, k, matrix(b), matrix(c))
+	})
+}
+
 func (s *stream) Gemm(o gpu.GemmOptions, a, b, c gpu.Tensor) {
 	s.run("gemm", func() {
 		k := kernels.GemmOptions{TransA: o.TransA, TransB: o.TransB, Accumulate: o.Accumulate, ReLU: o.ReLU}

@@ -32,6 +32,7 @@ func (stream) AggregateBackward(gpu.Reduce, gpu.Graph, gpu.Tensor, gpu.Tensor)  
 func (stream) Transpose(gpu.Graph)                                                {}
 func (stream) DivideRows(gpu.Tensor, gpu.Tensor)                                  {}
 func (stream) Gemm(gpu.GemmOptions, gpu.Tensor, gpu.Tensor, gpu.Tensor)           {}
+func (stream) SparseGemm(bool, gpu.Sparse, gpu.Tensor, gpu.Tensor)                {}
 func (stream) ColumnSum(gpu.Tensor, gpu.Tensor)                                   {}
 func (stream) Axpy(float32, gpu.Tensor, gpu.Tensor)                               {}
 func (stream) Dropout(gpu.DropoutOptions, gpu.Tensor)                             {}

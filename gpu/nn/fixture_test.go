@@ -39,6 +39,7 @@ type fixture struct {
 	groupers   []nn.Grouper
 	choices    []nn.Choice // of the last step
 	histories  []*nn.History
+	sparse     gpu.Sparse // the input, instead of table
 }
 
 func floats(t gpu.Tensor, q *gpu.Queue) []float32 {
@@ -190,7 +191,11 @@ func (f *fixture) step(backward bool) float64 {
 	graphs := f.graphs(a)
 	f.choices = f.model.ChooseOrders(graphs, 4)
 	p := &nn.Pass{Queue: f.q, Arena: a, Train: true, DropoutSeed: 5, Histories: f.histories}
-	logits := f.model.Forward(p, graphs, nn.Input{Tables: append([]gpu.Tensor{f.table}, f.ids...), Index: f.index, Types: f.types})
+	in := nn.Input{Tables: append([]gpu.Tensor{f.table}, f.ids...), Index: f.index, Types: f.types}
+	if !f.sparse.IsZero() {
+		in = nn.Input{Sparse: f.sparse}
+	}
+	logits := f.model.Forward(p, graphs, in)
 	var grad gpu.Tensor
 	if backward {
 		grad = a.Matrix(f.q, logits.Rows, logits.Cols)

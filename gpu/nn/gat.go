@@ -9,7 +9,7 @@ import (
 )
 
 func kindOfGAT() Kind {
-	return Kind{Name: "gat", EdgeFeatures: true, Heads: true, MeanHeads: true, History: HistoryAttention, Aggregates: true,
+	return Kind{Name: "gat", Sparse: true, EdgeFeatures: true, Heads: true, MeanHeads: true, History: HistoryAttention, Aggregates: true,
 		layer: func(c *Config, p *Params, s slot) Layer {
 			return newGAT(p, s.index, s.in, s.head(c.heads()), c.heads(), s.last, s.act, s.inputDropout).withEdges(p, c.EdgeDim)
 		},
@@ -53,7 +53,7 @@ type gatLayer struct {
 	// Of the pass between Forward and Backward.
 	loops  gpu.Graph
 	own    int        // sources of the block, absent neighbours' means not counted
-	x      gpu.Tensor // [NumSrc × in]
+	x      operand    // [NumSrc × in]
 	t      gpu.Tensor // [NumSrc × heads·width]
 	a      gpu.Tensor // [heads·width × 2·heads], see layAttention
 	ae     gpu.Tensor // [heads·width × heads], likewise
@@ -151,22 +151,30 @@ func (l *gatLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 
 // transform returns the states x of n sources, those in rest behind them, x·W, and the halves of their
 // attention scores [n × 2·heads]: as sources, then as destinations.
-func (l *gatLayer) transform(p *Pass, n int, in Input, rest gpu.Tensor) (x, t, half gpu.Tensor) {
+func (l *gatLayer) transform(p *Pass, n int, in Input, rest gpu.Tensor) (x operand, t, half gpu.Tensor) {
 	q, layer := p.Queue, fmt.Sprintf("GAT layer %d", l.index)
 	if rest.IsZero() {
-		x = droppedInput(p, layer, n, l.in, in, l.inputDropout)
-	} else if x = p.Arena.Matrix(q, n+rest.Rows, l.in); q.Err() == nil && states(p, layer, n, in, x.Head(n)) {
-		q.Copy(x.View(n, 0, rest.Rows, l.in), rest)
+		x = droppedOperand(p, layer, n, l.in, in, l.inputDropout)
+	} else if x.dense = p.Arena.Matrix(q, n+rest.Rows, l.in); q.Err() == nil && states(p, layer, n, in, x.dense.Head(n)) {
+		q.Copy(x.dense.View(n, 0, rest.Rows, l.in), rest)
 	}
 	if n += rest.Rows; q.Err() != nil {
 		return x, t, half
 	}
 	t = p.Arena.Matrix(q, n, l.heads*l.width)
-	q.Gemm(gpu.GemmOptions{}, x, l.w.Value, t)
+	x.times(q, l.w.Value, t)
 	l.a = attention(p, l.heads, l.aSrc.Value, l.aDst.Value)
 	half = p.Arena.Matrix(q, n, 2*l.heads)
 	q.Gemm(gpu.GemmOptions{}, t, l.a, half)
 	return x, t, half
+}
+
+// droppedOperand is [wholeOperand], in training with a first layer's dropout.
+func droppedOperand(p *Pass, layer string, n, cols int, in Input, dropout float32) operand {
+	if !p.Train || dropout == 0 {
+		return wholeOperand(p, layer, n, cols, in)
+	}
+	return operand{dense: droppedInput(p, layer, n, cols, in, dropout)}
 }
 
 // droppedInput is [wholeInput], in training with a first layer's dropout.
@@ -298,7 +306,7 @@ func (l *gatLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor
 	dt := a.Matrix(q, g.NumSrc, l.t.Cols)
 	q.Gemm(gpu.GemmOptions{TransB: true}, half, l.a, dt)
 	q.AggregateHeadsBackward(*g, l.alpha, do, dt)
-	q.Gemm(gpu.GemmOptions{TransA: true}, l.x, dt, l.w.Grad)
+	l.x.gradient(q, dt, l.w.Grad)
 	if !needInput {
 		return gpu.Tensor{}
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 func kindOfGCN() Kind {
-	return Kind{Name: "gcn", Weights: WeightsSymmetric, Sums: true, Hop: HopSum, History: HistorySum, Aggregates: true,
+	return Kind{Name: "gcn", Weights: WeightsSymmetric, Sums: true, Sparse: true, Hop: HopSum, History: HistorySum, Aggregates: true,
 		layer: func(c *Config, p *Params, s slot) Layer {
 			return newGCN(p, s.index, s.in, s.out, s.act, s.inputDropout, s.hop(c))
 		},
@@ -35,8 +35,9 @@ type gcnLayer struct {
 	lin        linear
 	ordered
 	multiplied bool // MultiplyFirst, in the pass between Forward and Backward
-	// Of the pass between Forward and Backward: what the weights multiply, sums
-	// [NumDst × in] or with MultiplyFirst states [NumSrc × in], and the output.
+	// Of the pass between Forward and Backward: what the weights multiply, sums z
+	// [NumDst × in] or with MultiplyFirst states x [NumSrc × in], and the output.
+	x    operand
 	z, y gpu.Tensor
 }
 
@@ -81,14 +82,14 @@ func (l *gcnLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 // multiplyFirst returns act(A·(x·W) + b).
 func (l *gcnLayer) multiplyFirst(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q := p.Queue
-	if l.z = wholeInput(p, l.sum.name, g.NumSrc, l.sum.in, in); q.Err() != nil {
+	if l.x = wholeOperand(p, l.sum.name, g.NumSrc, l.sum.in, in); q.Err() != nil {
 		return gpu.Tensor{}
 	}
 	t := p.Arena.Matrix(q, g.NumSrc, l.out)
 	if q.Err() != nil {
 		return gpu.Tensor{}
 	}
-	q.Gemm(gpu.GemmOptions{}, l.z, l.lin.w.Value, t)
+	l.x.times(q, l.lin.w.Value, t)
 	y := l.sum.of(p, g, Dense(t))
 	q.AddBias(l.act.ReLU, l.lin.b.Value, y)
 	l.act.drop(p, l.index, y)
@@ -106,7 +107,12 @@ func (l *gcnLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor
 	l.act.backward(p, l.index, l.y, dOut)
 	if l.multiplied && p.Queue.Err() == nil {
 		p.Queue.ColumnSum(dOut, l.lin.b.Grad)
-		return l.lin.weightBackward(p, l.z, l.sum.backward(p, dOut), needInput)
+		dt := l.sum.backward(p, dOut)
+		if needInput {
+			return l.lin.weightBackward(p, l.x.dense, dt, true)
+		}
+		l.x.gradient(p.Queue, dt, l.lin.w.Grad)
+		return gpu.Tensor{}
 	}
 	dz := l.lin.backward(p, l.z, dOut, needInput)
 	if !needInput || p.Queue.Err() != nil {

@@ -18,6 +18,7 @@ type Kind struct {
 	ByRelation   bool   // [gpu.Graph].Groups by relation ([Grouper].ByRelation)
 	EachEdge     bool   // groups of one edge each ([Grouper].Single)
 	EachRelation bool   // streamed, edges of one relation at a time, and groups paired with sources ([Grouper].Pairs)
+	Sparse       bool   // in its first layer, sparse rows: its weights can multiply them before all else
 	EdgeFeatures bool   // in its attention, [Config].EdgeDim
 	Weights      string // what [Config].EdgeWeights does: "", WeightsMean or WeightsSymmetric
 

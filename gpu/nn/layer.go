@@ -99,6 +99,8 @@ type Input struct {
 	Index  gpu.Tensor // uint32[1×NumSrc] or none
 	// Own are the tables' own indices, instead of Index where they are some; nil: no table has one.
 	Own []gpu.Tensor
+	// Sparse are the states instead of Tables, of a model of [Config].SparseInput: source s is row s.
+	Sparse gpu.Sparse
 	// Vectors are what an input layer of [Config].Vectors adds to some of the sources.
 	Vectors Vectors
 	// Types are the sources' types, of a model of [Config].NodeTypes. The slice is the caller's, until the pass is over.

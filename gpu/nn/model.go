@@ -44,6 +44,9 @@ type Config struct {
 	// Order says which product of a sage or gcn layer comes first in training: "auto" (or ""), by
 	// [Model.ChooseOrders], "aggregate" or "multiply".
 	Order string `json:"order,omitempty" yaml:"order"`
+	// SparseInput: most elements of the first layer's input are 0, so that it is multiplied before all else, whether it comes as [Input].Sparse
+	// or as a table. For models that [Config.TakesSparse] says it of. No part of what a model is.
+	SparseInput bool `json:"-" yaml:"-"`
 	// EdgeWeights weighs messages of sage's mean and of gcn by their edges' weights, see [EdgeWeigher].
 	EdgeWeights bool `json:"edge_weights,omitempty" yaml:"edge_weights"`
 	// EdgeDim is the columns of edges' features, which gat's attention reads; 0: it reads none. See [EdgeReader].

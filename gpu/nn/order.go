@@ -117,6 +117,8 @@ func (m *Model) ChooseOrders(graphs []gpu.Graph, featureBytes float64) []Choice 
 			c.First, c.Why = "", "its messages are no plain product"
 		case o.fixed != "":
 			c.Why = o.fixed
+		case i == 0 && m.cfg.SparseInput:
+			o.order, c.First, c.Why = MultiplyFirst, MultiplyFirst.String(), "most of the features are 0"
 		default:
 			if i > 0 {
 				featureBytes = 0

@@ -8,7 +8,7 @@ import (
 
 // kindOfSAGE is the default.
 func kindOfSAGE() Kind {
-	return Kind{Name: "sage", Weights: WeightsMean, Max: true, Hop: HopMean, History: HistoryMean, Aggregates: true,
+	return Kind{Name: "sage", Weights: WeightsMean, Max: true, Sparse: true, Hop: HopMean, History: HistoryMean, Aggregates: true,
 		layer: func(c *Config, p *Params, s slot) Layer {
 			switch {
 			case c.Aggregator == "max":
@@ -53,7 +53,7 @@ type SAGE struct {
 	// Of the pass between Forward and Backward.
 	g *gpu.Graph
 	z gpu.Tensor // [NumDst × 2·in]; with MultiplyFirst none
-	x gpu.Tensor // [NumSrc × in], with MultiplyFirst
+	x operand    // [NumSrc × in], with MultiplyFirst
 	y gpu.Tensor // [NumDst × out], activated
 }
 
@@ -116,16 +116,16 @@ func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 // multiplyFirst returns act(x·W_self + mean(x·W_neigh) + b).
 func (l *SAGE) multiplyFirst(p *Pass, in Input) gpu.Tensor {
 	q, n := p.Queue, l.g.NumDst
-	if l.x = wholeInput(p, fmt.Sprintf("SAGE layer %d", l.index), l.g.NumSrc, l.in, in); q.Err() != nil {
+	if l.x = wholeOperand(p, fmt.Sprintf("SAGE layer %d", l.index), l.g.NumSrc, l.in, in); q.Err() != nil {
 		return gpu.Tensor{}
 	}
 	t, mean, y := p.Arena.Matrix(q, l.g.NumSrc, l.out), p.Arena.Matrix(q, n, l.out), p.Arena.Matrix(q, n, l.out)
 	if q.Err() != nil {
 		return gpu.Tensor{}
 	}
-	q.Gemm(gpu.GemmOptions{}, l.x, l.w.Value.View(l.in, 0, l.in, l.out), t)
+	l.x.times(q, l.w.Value.View(l.in, 0, l.in, l.out), t)
 	q.Aggregate(meanOf(l.g), *l.g, t, mean)
-	q.Gemm(gpu.GemmOptions{}, l.x.Head(n), l.w.Value.Head(l.in), y)
+	l.x.head(n).times(q, l.w.Value.Head(l.in), y)
 	q.Axpy(1, mean, y)
 	q.AddBias(l.act.ReLU, l.b.Value, y)
 	l.act.drop(p, l.index, y)
@@ -143,8 +143,8 @@ func (l *SAGE) multiplyFirstBackward(p *Pass, dOut gpu.Tensor, needInput bool) g
 	}
 	q.Fill(dt, 0)
 	meanBackward(p, l.g, dOut, dt)
-	q.Gemm(gpu.GemmOptions{TransA: true}, l.x.Head(n), dOut, l.w.Grad.Head(l.in))
-	q.Gemm(gpu.GemmOptions{TransA: true}, l.x, dt, l.w.Grad.View(l.in, 0, l.in, l.out))
+	l.x.head(n).gradient(q, dOut, l.w.Grad.Head(l.in))
+	l.x.gradient(q, dt, l.w.Grad.View(l.in, 0, l.in, l.out))
 	if !needInput {
 		return gpu.Tensor{}
 	}

@@ -37,6 +37,7 @@ func avx2Table() *table {
 	t.gather = wideGather(8, t.gather, [numRowTypes]gatherKernel{gatherFloat32AVX2, gatherFloat16AVX2, gatherBFloat16AVX2, gatherInt8AVX2})
 	t.sum = wideSum(8, t.sum, [numRowTypes]sumKernel{sumFloat32AVX2, sumFloat16AVX2, sumBFloat16AVX2, sumInt8AVX2})
 	t.sumWeighted = wideSumWeighted(8, t.sumWeighted, [numRowTypes]sumWeightedKernel{sumWeightedFloat32AVX2, sumWeightedFloat16AVX2, sumWeightedBFloat16AVX2, sumWeightedInt8AVX2})
+	t.sumFused, t.fusedLanes = sumFusedAVX2, 8
 	t.add, t.mul, t.axpy, t.mulAdd, t.tanhBackward, t.scale = addAVX2, mulAVX2, axpyAVX2, mulAddAVX2, tanhBackwardAVX2, scaleAVX2
 	t.relu, t.biasReLU, t.reluBackward = reluAVX2, biasReLUAVX2, reluBackwardAVX2
 	t.leakyReLU, t.leakyReLUBackward = leakyReLUAVX2, leakyReLUBackwardAVX2
@@ -59,6 +60,7 @@ func avx512Table() *table {
 	t.gather = wideGather(16, t.gather, [numRowTypes]gatherKernel{gatherFloat32AVX512, gatherFloat16AVX512, gatherBFloat16AVX512, gatherInt8AVX512})
 	t.sum = wideSum(16, t.sum, [numRowTypes]sumKernel{sumFloat32AVX512, sumFloat16AVX512, sumBFloat16AVX512, sumInt8AVX512})
 	t.sumWeighted = wideSumWeighted(16, t.sumWeighted, [numRowTypes]sumWeightedKernel{sumWeightedFloat32AVX512, sumWeightedFloat16AVX512, sumWeightedBFloat16AVX512, sumWeightedInt8AVX512})
+	t.sumFused, t.fusedLanes = sumFusedAVX512, 16
 	t.add, t.mul, t.axpy, t.mulAdd, t.tanhBackward, t.scale = addAVX512, mulAVX512, axpyAVX512, mulAddAVX512, tanhBackwardAVX512, scaleAVX512
 	t.relu, t.biasReLU, t.reluBackward = reluAVX512, biasReLUAVX512, reluBackwardAVX512
 	t.leakyReLU, t.leakyReLUBackward = leakyReLUAVX512, leakyReLUBackwardAVX512

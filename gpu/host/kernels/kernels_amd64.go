@@ -39,6 +39,11 @@ func sumFloat32AVX2(out []float32, from []float32, idx []uint32, n int, src []by
 //go:noescape
 func sumWeightedFloat32AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 
+// sumFusedAVX2 is its namesake in table for rows of at least one vector.
+//
+//go:noescape
+func sumFusedAVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+
 // gatherFloat16AVX2 is table.gather for rows of at least one vector.
 //
 //go:noescape
@@ -303,6 +308,11 @@ func sumFloat32AVX512(out []float32, from []float32, idx []uint32, n int, src []
 //
 //go:noescape
 func sumWeightedFloat32AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+
+// sumFusedAVX512 is its namesake in table for rows of at least one vector.
+//
+//go:noescape
+func sumFusedAVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 
 // gatherFloat16AVX512 is table.gather for rows of at least one vector.
 //

@@ -1331,6 +1331,245 @@ done:
 	VZEROUPPER
 	RET
 
+// func sumFusedAVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+// Requires: AVX, CMOV, FMA3, MMX+
+TEXT ·sumFusedAVX2(SB), NOSPLIT, $0-152
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Y0
+	DECQ         CX
+	MOVQ         ldw+144(FP), DI
+	SHLQ         $0x02, DI
+	XORQ         R9, R9
+
+block8:
+	MOVQ    R9, R10
+	ADDQ    $0x00000040, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller8
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh8
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+	VMOVUPS 64(R11)(R9*4), Y3
+	VMOVUPS 96(R11)(R9*4), Y4
+	VMOVUPS 128(R11)(R9*4), Y5
+	VMOVUPS 160(R11)(R9*4), Y6
+	VMOVUPS 192(R11)(R9*4), Y7
+	VMOVUPS 224(R11)(R9*4), Y8
+
+fresh8:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
+
+loop8:
+	CMPQ         R10, DX
+	JGE          end8
+	LEAQ         16(R10), R12
+	CMPQ         R12, CX
+	CMOVQGT      CX, R12
+	MOVL         (AX)(R12*4), R12
+	IMULQ        SI, R12
+	ADDQ         BX, R12
+	MOVL         (AX)(R10*4), R11
+	IMULQ        SI, R11
+	ADDQ         BX, R11
+	VBROADCASTSS (R8), Y9
+	VMULPS       Y0, Y9, Y9
+	ADDQ         DI, R8
+	PREFETCHT1   (R12)(R9*4)
+	VFMADD231PS  (R11)(R9*4), Y9, Y1
+	VFMADD231PS  32(R11)(R9*4), Y9, Y2
+	PREFETCHT1   64(R12)(R9*4)
+	VFMADD231PS  64(R11)(R9*4), Y9, Y3
+	VFMADD231PS  96(R11)(R9*4), Y9, Y4
+	PREFETCHT1   128(R12)(R9*4)
+	VFMADD231PS  128(R11)(R9*4), Y9, Y5
+	VFMADD231PS  160(R11)(R9*4), Y9, Y6
+	PREFETCHT1   192(R12)(R9*4)
+	VFMADD231PS  192(R11)(R9*4), Y9, Y7
+	VFMADD231PS  224(R11)(R9*4), Y9, Y8
+	INCQ         R10
+	JMP          loop8
+
+end8:
+	MOVQ    out_base+0(FP), R11
+	VMOVUPS Y1, (R11)(R9*4)
+	VMOVUPS Y2, 32(R11)(R9*4)
+	VMOVUPS Y3, 64(R11)(R9*4)
+	VMOVUPS Y4, 96(R11)(R9*4)
+	VMOVUPS Y5, 128(R11)(R9*4)
+	VMOVUPS Y6, 160(R11)(R9*4)
+	VMOVUPS Y7, 192(R11)(R9*4)
+	VMOVUPS Y8, 224(R11)(R9*4)
+	ADDQ    $0x00000040, R9
+	JMP     block8
+
+smaller8:
+	MOVQ    R9, R10
+	ADDQ    $0x00000020, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller4
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh4
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+	VMOVUPS 64(R11)(R9*4), Y3
+	VMOVUPS 96(R11)(R9*4), Y4
+
+fresh4:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
+
+loop4:
+	CMPQ         R10, DX
+	JGE          end4
+	LEAQ         16(R10), R12
+	CMPQ         R12, CX
+	CMOVQGT      CX, R12
+	MOVL         (AX)(R12*4), R12
+	IMULQ        SI, R12
+	ADDQ         BX, R12
+	MOVL         (AX)(R10*4), R11
+	IMULQ        SI, R11
+	ADDQ         BX, R11
+	VBROADCASTSS (R8), Y9
+	VMULPS       Y0, Y9, Y9
+	ADDQ         DI, R8
+	PREFETCHT1   (R12)(R9*4)
+	VFMADD231PS  (R11)(R9*4), Y9, Y1
+	VFMADD231PS  32(R11)(R9*4), Y9, Y2
+	PREFETCHT1   64(R12)(R9*4)
+	VFMADD231PS  64(R11)(R9*4), Y9, Y3
+	VFMADD231PS  96(R11)(R9*4), Y9, Y4
+	INCQ         R10
+	JMP          loop4
+
+end4:
+	MOVQ    out_base+0(FP), R11
+	VMOVUPS Y1, (R11)(R9*4)
+	VMOVUPS Y2, 32(R11)(R9*4)
+	VMOVUPS Y3, 64(R11)(R9*4)
+	VMOVUPS Y4, 96(R11)(R9*4)
+	ADDQ    $0x00000020, R9
+
+smaller4:
+	MOVQ    R9, R10
+	ADDQ    $0x00000010, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller2
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh2
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+
+fresh2:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
+
+loop2:
+	CMPQ         R10, DX
+	JGE          end2
+	LEAQ         16(R10), R12
+	CMPQ         R12, CX
+	CMOVQGT      CX, R12
+	MOVL         (AX)(R12*4), R12
+	IMULQ        SI, R12
+	ADDQ         BX, R12
+	MOVL         (AX)(R10*4), R11
+	IMULQ        SI, R11
+	ADDQ         BX, R11
+	VBROADCASTSS (R8), Y9
+	VMULPS       Y0, Y9, Y9
+	ADDQ         DI, R8
+	PREFETCHT1   (R12)(R9*4)
+	VFMADD231PS  (R11)(R9*4), Y9, Y1
+	VFMADD231PS  32(R11)(R9*4), Y9, Y2
+	INCQ         R10
+	JMP          loop2
+
+end2:
+	MOVQ    out_base+0(FP), R11
+	VMOVUPS Y1, (R11)(R9*4)
+	VMOVUPS Y2, 32(R11)(R9*4)
+	ADDQ    $0x00000010, R9
+
+smaller2:
+block1:
+	MOVQ    R9, R10
+	ADDQ    $0x00000008, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller1
+	VXORPS  Y1, Y1, Y1
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh1
+	VMOVUPS (R11)(R9*4), Y1
+
+fresh1:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
+
+loop1:
+	CMPQ         R10, DX
+	JGE          end1
+	LEAQ         16(R10), R12
+	CMPQ         R12, CX
+	CMOVQGT      CX, R12
+	MOVL         (AX)(R12*4), R12
+	IMULQ        SI, R12
+	ADDQ         BX, R12
+	MOVL         (AX)(R10*4), R11
+	IMULQ        SI, R11
+	ADDQ         BX, R11
+	VBROADCASTSS (R8), Y9
+	VMULPS       Y0, Y9, Y9
+	ADDQ         DI, R8
+	PREFETCHT1   (R12)(R9*4)
+	VFMADD231PS  (R11)(R9*4), Y9, Y1
+	INCQ         R10
+	JMP          loop1
+
+end1:
+	MOVQ    out_base+0(FP), R11
+	VMOVUPS Y1, (R11)(R9*4)
+	ADDQ    $0x00000008, R9
+
+smaller1:
+	MOVQ out_len+8(FP), R8
+	CMPQ R9, R8
+	JE   done
+	LEAQ -8(R8), R9
+	JMP  block1
+
+done:
+	VZEROUPPER
+	RET
+
 // func gatherFloat16AVX2(dst []float32, ldd int, dim int, idx []uint32, src []byte, stride int, scale float32)
 // Requires: AVX, CMOV, F16C, MMX+
 TEXT ·gatherFloat16AVX2(SB), NOSPLIT, $0-100
@@ -7046,6 +7285,368 @@ loop1:
 	VMOVUPS      (R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z1, Z1
+	INCQ         R10
+	JMP          loop1
+
+end1:
+	MOVQ    out_base+0(FP), R11
+	VMOVUPS Z1, (R11)(R9*4)
+	ADDQ    $0x00000010, R9
+
+smaller1:
+	MOVQ out_len+8(FP), R8
+	CMPQ R9, R8
+	JE   done
+	LEAQ -16(R8), R9
+	JMP  block1
+
+done:
+	VZEROUPPER
+	RET
+
+// func sumFusedAVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·sumFusedAVX512(SB), NOSPLIT, $0-152
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Z0
+	DECQ         CX
+	MOVQ         ldw+144(FP), DI
+	SHLQ         $0x02, DI
+	XORQ         R9, R9
+
+block16:
+	MOVQ    R9, R10
+	ADDQ    $0x00000100, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller16
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh16
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+	VMOVUPS 256(R11)(R9*4), Z5
+	VMOVUPS 320(R11)(R9*4), Z6
+	VMOVUPS 384(R11)(R9*4), Z7
+	VMOVUPS 448(R11)(R9*4), Z8
+	VMOVUPS 512(R11)(R9*4), Z9
+	VMOVUPS 576(R11)(R9*4), Z10
+	VMOVUPS 640(R11)(R9*4), Z11
+	VMOVUPS 704(R11)(R9*4), Z12
+	VMOVUPS 768(R11)(R9*4), Z13
+	VMOVUPS 832(R11)(R9*4), Z14
+	VMOVUPS 896(R11)(R9*4), Z15
+	VMOVUPS 960(R11)(R9*4), Z16
+
+fresh16:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
+
+loop16:
+	CMPQ         R10, DX
+	JGE          end16
+	LEAQ         16(R10), R12
+	CMPQ         R12, CX
+	CMOVQGT      CX, R12
+	MOVL         (AX)(R12*4), R12
+	IMULQ        SI, R12
+	ADDQ         BX, R12
+	MOVL         (AX)(R10*4), R11
+	IMULQ        SI, R11
+	ADDQ         BX, R11
+	VBROADCASTSS (R8), Z17
+	VMULPS       Z0, Z17, Z17
+	ADDQ         DI, R8
+	PREFETCHT1   (R12)(R9*4)
+	VFMADD231PS  (R11)(R9*4), Z17, Z1
+	PREFETCHT1   64(R12)(R9*4)
+	VFMADD231PS  64(R11)(R9*4), Z17, Z2
+	PREFETCHT1   128(R12)(R9*4)
+	VFMADD231PS  128(R11)(R9*4), Z17, Z3
+	PREFETCHT1   192(R12)(R9*4)
+	VFMADD231PS  192(R11)(R9*4), Z17, Z4
+	PREFETCHT1   256(R12)(R9*4)
+	VFMADD231PS  256(R11)(R9*4), Z17, Z5
+	PREFETCHT1   320(R12)(R9*4)
+	VFMADD231PS  320(R11)(R9*4), Z17, Z6
+	PREFETCHT1   384(R12)(R9*4)
+	VFMADD231PS  384(R11)(R9*4), Z17, Z7
+	PREFETCHT1   448(R12)(R9*4)
+	VFMADD231PS  448(R11)(R9*4), Z17, Z8
+	PREFETCHT1   512(R12)(R9*4)
+	VFMADD231PS  512(R11)(R9*4), Z17, Z9
+	PREFETCHT1   576(R12)(R9*4)
+	VFMADD231PS  576(R11)(R9*4), Z17, Z10
+	PREFETCHT1   640(R12)(R9*4)
+	VFMADD231PS  640(R11)(R9*4), Z17, Z11
+	PREFETCHT1   704(R12)(R9*4)
+	VFMADD231PS  704(R11)(R9*4), Z17, Z12
+	PREFETCHT1   768(R12)(R9*4)
+	VFMADD231PS  768(R11)(R9*4), Z17, Z13
+	PREFETCHT1   832(R12)(R9*4)
+	VFMADD231PS  832(R11)(R9*4), Z17, Z14
+	PREFETCHT1   896(R12)(R9*4)
+	VFMADD231PS  896(R11)(R9*4), Z17, Z15
+	PREFETCHT1   960(R12)(R9*4)
+	VFMADD231PS  960(R11)(R9*4), Z17, Z16
+	INCQ         R10
+	JMP          loop16
+
+end16:
+	MOVQ    out_base+0(FP), R11
+	VMOVUPS Z1, (R11)(R9*4)
+	VMOVUPS Z2, 64(R11)(R9*4)
+	VMOVUPS Z3, 128(R11)(R9*4)
+	VMOVUPS Z4, 192(R11)(R9*4)
+	VMOVUPS Z5, 256(R11)(R9*4)
+	VMOVUPS Z6, 320(R11)(R9*4)
+	VMOVUPS Z7, 384(R11)(R9*4)
+	VMOVUPS Z8, 448(R11)(R9*4)
+	VMOVUPS Z9, 512(R11)(R9*4)
+	VMOVUPS Z10, 576(R11)(R9*4)
+	VMOVUPS Z11, 640(R11)(R9*4)
+	VMOVUPS Z12, 704(R11)(R9*4)
+	VMOVUPS Z13, 768(R11)(R9*4)
+	VMOVUPS Z14, 832(R11)(R9*4)
+	VMOVUPS Z15, 896(R11)(R9*4)
+	VMOVUPS Z16, 960(R11)(R9*4)
+	ADDQ    $0x00000100, R9
+	JMP     block16
+
+smaller16:
+	MOVQ    R9, R10
+	ADDQ    $0x00000080, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller8
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh8
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+	VMOVUPS 256(R11)(R9*4), Z5
+	VMOVUPS 320(R11)(R9*4), Z6
+	VMOVUPS 384(R11)(R9*4), Z7
+	VMOVUPS 448(R11)(R9*4), Z8
+
+fresh8:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
+
+loop8:
+	CMPQ         R10, DX
+	JGE          end8
+	LEAQ         16(R10), R12
+	CMPQ         R12, CX
+	CMOVQGT      CX, R12
+	MOVL         (AX)(R12*4), R12
+	IMULQ        SI, R12
+	ADDQ         BX, R12
+	MOVL         (AX)(R10*4), R11
+	IMULQ        SI, R11
+	ADDQ         BX, R11
+	VBROADCASTSS (R8), Z17
+	VMULPS       Z0, Z17, Z17
+	ADDQ         DI, R8
+	PREFETCHT1   (R12)(R9*4)
+	VFMADD231PS  (R11)(R9*4), Z17, Z1
+	PREFETCHT1   64(R12)(R9*4)
+	VFMADD231PS  64(R11)(R9*4), Z17, Z2
+	PREFETCHT1   128(R12)(R9*4)
+	VFMADD231PS  128(R11)(R9*4), Z17, Z3
+	PREFETCHT1   192(R12)(R9*4)
+	VFMADD231PS  192(R11)(R9*4), Z17, Z4
+	PREFETCHT1   256(R12)(R9*4)
+	VFMADD231PS  256(R11)(R9*4), Z17, Z5
+	PREFETCHT1   320(R12)(R9*4)
+	VFMADD231PS  320(R11)(R9*4), Z17, Z6
+	PREFETCHT1   384(R12)(R9*4)
+	VFMADD231PS  384(R11)(R9*4), Z17, Z7
+	PREFETCHT1   448(R12)(R9*4)
+	VFMADD231PS  448(R11)(R9*4), Z17, Z8
+	INCQ         R10
+	JMP          loop8
+
+end8:
+	MOVQ    out_base+0(FP), R11
+	VMOVUPS Z1, (R11)(R9*4)
+	VMOVUPS Z2, 64(R11)(R9*4)
+	VMOVUPS Z3, 128(R11)(R9*4)
+	VMOVUPS Z4, 192(R11)(R9*4)
+	VMOVUPS Z5, 256(R11)(R9*4)
+	VMOVUPS Z6, 320(R11)(R9*4)
+	VMOVUPS Z7, 384(R11)(R9*4)
+	VMOVUPS Z8, 448(R11)(R9*4)
+	ADDQ    $0x00000080, R9
+
+smaller8:
+	MOVQ    R9, R10
+	ADDQ    $0x00000040, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller4
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh4
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+
+fresh4:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
+
+loop4:
+	CMPQ         R10, DX
+	JGE          end4
+	LEAQ         16(R10), R12
+	CMPQ         R12, CX
+	CMOVQGT      CX, R12
+	MOVL         (AX)(R12*4), R12
+	IMULQ        SI, R12
+	ADDQ         BX, R12
+	MOVL         (AX)(R10*4), R11
+	IMULQ        SI, R11
+	ADDQ         BX, R11
+	VBROADCASTSS (R8), Z17
+	VMULPS       Z0, Z17, Z17
+	ADDQ         DI, R8
+	PREFETCHT1   (R12)(R9*4)
+	VFMADD231PS  (R11)(R9*4), Z17, Z1
+	PREFETCHT1   64(R12)(R9*4)
+	VFMADD231PS  64(R11)(R9*4), Z17, Z2
+	PREFETCHT1   128(R12)(R9*4)
+	VFMADD231PS  128(R11)(R9*4), Z17, Z3
+	PREFETCHT1   192(R12)(R9*4)
+	VFMADD231PS  192(R11)(R9*4), Z17, Z4
+	INCQ         R10
+	JMP          loop4
+
+end4:
+	MOVQ    out_base+0(FP), R11
+	VMOVUPS Z1, (R11)(R9*4)
+	VMOVUPS Z2, 64(R11)(R9*4)
+	VMOVUPS Z3, 128(R11)(R9*4)
+	VMOVUPS Z4, 192(R11)(R9*4)
+	ADDQ    $0x00000040, R9
+
+smaller4:
+	MOVQ    R9, R10
+	ADDQ    $0x00000020, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller2
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh2
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+
+fresh2:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
+
+loop2:
+	CMPQ         R10, DX
+	JGE          end2
+	LEAQ         16(R10), R12
+	CMPQ         R12, CX
+	CMOVQGT      CX, R12
+	MOVL         (AX)(R12*4), R12
+	IMULQ        SI, R12
+	ADDQ         BX, R12
+	MOVL         (AX)(R10*4), R11
+	IMULQ        SI, R11
+	ADDQ         BX, R11
+	VBROADCASTSS (R8), Z17
+	VMULPS       Z0, Z17, Z17
+	ADDQ         DI, R8
+	PREFETCHT1   (R12)(R9*4)
+	VFMADD231PS  (R11)(R9*4), Z17, Z1
+	PREFETCHT1   64(R12)(R9*4)
+	VFMADD231PS  64(R11)(R9*4), Z17, Z2
+	INCQ         R10
+	JMP          loop2
+
+end2:
+	MOVQ    out_base+0(FP), R11
+	VMOVUPS Z1, (R11)(R9*4)
+	VMOVUPS Z2, 64(R11)(R9*4)
+	ADDQ    $0x00000020, R9
+
+smaller2:
+block1:
+	MOVQ    R9, R10
+	ADDQ    $0x00000010, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller1
+	VPXORD  Z1, Z1, Z1
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh1
+	VMOVUPS (R11)(R9*4), Z1
+
+fresh1:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
+
+loop1:
+	CMPQ         R10, DX
+	JGE          end1
+	LEAQ         16(R10), R12
+	CMPQ         R12, CX
+	CMOVQGT      CX, R12
+	MOVL         (AX)(R12*4), R12
+	IMULQ        SI, R12
+	ADDQ         BX, R12
+	MOVL         (AX)(R10*4), R11
+	IMULQ        SI, R11
+	ADDQ         BX, R11
+	VBROADCASTSS (R8), Z17
+	VMULPS       Z0, Z17, Z17
+	ADDQ         DI, R8
+	PREFETCHT1   (R12)(R9*4)
+	VFMADD231PS  (R11)(R9*4), Z17, Z1
 	INCQ         R10
 	JMP          loop1
 

@@ -25,6 +25,9 @@ type table struct {
 	sum [numRowTypes]sumKernel
 	// sumWeighted sets out = from + Σ w[k·ldw]·(scale·row idx[k]), likewise.
 	sumWeighted [numRowTypes]sumWeightedKernel
+	// sumFused is sumWeighted of float32, rounded as gemm's products are, for rows of at least fusedLanes.
+	sumFused   sumWeightedKernel
+	fusedLanes int
 
 	add               func(dst, x []float32)                                 // dst += x
 	mul               func(dst, x []float32)                                 // dst *= x

@@ -11,6 +11,7 @@ func genericTable() *table {
 		sum: [numRowTypes]sumKernel{
 			sumGeneric[float32Row], sumGeneric[float16Row], sumGeneric[bfloat16Row], sumGeneric[int8Row],
 		},
+		sumFused: sumWeightedGeneric[float32Row],
 		sumWeighted: [numRowTypes]sumWeightedKernel{
 			sumWeightedGeneric[float32Row], sumWeightedGeneric[float16Row], sumWeightedGeneric[bfloat16Row], sumWeightedGeneric[int8Row],
 		},

@@ -43,8 +43,11 @@ func (k rowKind) load(m Mem, v reg.VecVirtual) {
 func rows(t target) {
 	for _, k := range rowKinds {
 		gather(t, k)
-		sum(t, k, false)
-		sum(t, k, true)
+		sum(t, k, false, false)
+		sum(t, k, true, false)
+		if k.name == "Float32" {
+			sum(t, k, true, true)
+		}
 	}
 }
 
@@ -111,11 +114,15 @@ func gather(t target, k rowKind) {
 }
 
 // sum writes the sum of rows, in blocks of columns that stay in registers while all rows pass. The last block may
-// cover columns of the one before, which is why out and from are different memory.
-func sum(t target, k rowKind, weighted bool) {
+// cover columns of the one before, which is why out and from are different memory. fused, of weighted sums of float32, rounds once a product, as
+// gemm does.
+func sum(t target, k rowKind, weighted, fused bool) {
 	name, signature := "sum"+k.name, "func(out, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)"
 	if weighted {
 		name, signature = "sumWeighted"+k.name, "func(out, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)"
+	}
+	if fused {
+		name = "sumFused"
 	}
 	t.function(name, signature, "is its namesake in table for rows of at least one vector.")
 	idx := Load(Param("idx").Base(), GP64()).(reg.GPVirtual)
@@ -180,6 +187,8 @@ func sum(t target, k rowKind, weighted bool) {
 				PREFETCHT1(Mem{Base: q, Index: j, Scale: uint8(k.size), Disp: i * width})
 			}
 			switch {
+			case fused:
+				VFMADD231PS(at, c, a)
 			case weighted:
 				k.load(at, v)
 				VMULPS(c, v, v)
