@@ -295,10 +295,14 @@ func (r *evaluation) accumulatePiece(ctx context.Context, layer nn.Streamer, c c
 }
 
 // add adds the messages along a graph's edges, with the degrees of both ends where the layer reads them.
-func (r *evaluation) add(ctx context.Context, layer nn.Streamer, g *gpu.Graph, degrees [2][]int32, input nn.Input, acc gpu.Tensor) error {
+func (r *evaluation) add(ctx context.Context, layer nn.Streamer, g *gpu.Graph, degrees [2][]int32, input nn.Input, acc gpu.Tensor) (err error) {
 	q := r.queue
 	if d, ok := layer.(nn.DegreeReader); ok && d.ReadsDegrees() && g.Weights.IsZero() {
 		g.SrcDegrees, g.DstDegrees = r.arena.Int32s(q, degrees[0]), r.arena.Int32s(q, degrees[1])
+	}
+	if t, ok := layer.(nn.Transformer); ok && r.made != nil { // a ranker's layers make nothing of their sources
+		input = t.Transform(&nn.Pass{Queue: q, Arena: r.made}, g.NumSrc, input)
+		defer func() { err = errors.Join(err, r.made.Reset()) }()
 	}
 	layer.Accumulate(&nn.Pass{Queue: q, Arena: r.arena}, g, input, acc)
 	if err := q.Sync(ctx); err != nil {

@@ -292,6 +292,10 @@ func (e *Evaluator) planBy(maxDim int, size int64) error {
 		accDim = max(accDim, int64(c.Dim))
 	}
 	accumulated, transformed := e.o.Model.StreamDims()
+	products := e.o.Model.StreamsProducts()
+	if products { // of columns of any width
+		accDim = 0
+	}
 	accDim = max(accDim, int64(maxDim), int64(accumulated))
 	stateBytes := 4 * int64(maxDim)
 	directions, edgeBytes := int64(1), int64(4)
@@ -337,6 +341,9 @@ func (e *Evaluator) planBy(maxDim int, size int64) error {
 	chunk := min(int64(e.chunkRows), int64(largest)) * row
 	if e.edges.relation != nil {
 		chunk = max(chunk, 2*size) // groups of a piece's edges, and their means
+	}
+	if products {
+		chunk += e.o.Model.ProductBytes()
 	}
 	sourceBytes := max(featureBytes, stateBytes) + 4*int64(transformed)
 	if e.typeColumn != "" {

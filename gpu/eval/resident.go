@@ -74,7 +74,9 @@ func (e *Evaluator) planResident() *resident {
 	accumulated, transformed := e.o.Model.StreamDims()
 	sums := int64(max(accumulated, e.maxDim))
 	for _, c := range e.columns {
-		sums = max(sums, int64(c.Dim))
+		if !e.o.Model.StreamsProducts() {
+			sums = max(sums, int64(c.Dim))
+		}
 	}
 	row := 4 * (3*sums + 2*int64(e.maxDim))
 	x := &resident{rows: int(max(residentChunk/row, chunkRowsMin)), there: make([]bool, len(m.Partitions))}

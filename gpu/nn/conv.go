@@ -164,10 +164,10 @@ func (s *neighbourSum) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tens
 	}
 }
 
-// finish returns z [n × in] from the accumulated neighbours.
+// finish returns z, of as many columns as the nodes' own, from the accumulated neighbours.
 func (s *neighbourSum) finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor {
 	q, n := p.Queue, degrees.Cols
-	z := p.Arena.Matrix(q, n, s.in)
+	z := p.Arena.Matrix(q, n, self.width())
 	if !states(p, s.name, n, self, z) || s.precomputed {
 		return z
 	}

@@ -7,9 +7,11 @@ import (
 )
 
 func kindOfGCN() Kind {
-	return Kind{Name: "gcn", Weights: WeightsSymmetric, Sums: true, Sparse: true, Hop: HopSum, History: HistorySum, Aggregates: true,
+	return Kind{Name: "gcn", Weights: WeightsSymmetric, Sums: true, Sparse: true, Products: true, Hop: HopSum, History: HistorySum, Aggregates: true,
 		layer: func(c *Config, p *Params, s slot) Layer {
-			return newGCN(p, s.index, s.in, s.out, s.act, s.inputDropout, s.hop(c))
+			l := newGCN(p, s.index, s.in, s.out, s.act, s.inputDropout, s.hop(c))
+			l.products = s.index == 0 && c.StreamsProducts()
+			return l
 		},
 		encoder: func(c *LinkConfig, p *Params) Layer {
 			return newGCN(p, 0, c.Dim, c.Dim, Activation{Tanh: true}, 0, false)
@@ -34,6 +36,7 @@ type gcnLayer struct {
 	sum        neighbourSum
 	lin        linear
 	ordered
+	products   bool // streamed, sums are of W·h[u]
 	multiplied bool // MultiplyFirst, in the pass between Forward and Backward
 	// Of the pass between Forward and Backward: what the weights multiply, sums z
 	// [NumDst × in] or with MultiplyFirst states x [NumSrc × in], and the output.
@@ -41,7 +44,7 @@ type gcnLayer struct {
 	z, y gpu.Tensor
 }
 
-var _ Streamer = (*gcnLayer)(nil)
+var _ Transformer = (*gcnLayer)(nil)
 
 // newGCN declares a layer's parameters in p: "i.weight" [in × out] and
 // "i.bias". inputDropout is for a first layer: its input needs no gradient.
@@ -122,7 +125,20 @@ func (l *gcnLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor
 }
 
 // AccumulatorDim implements [Streamer]: the sum over neighbours.
-func (l *gcnLayer) AccumulatorDim() int { return l.sum.AccumulatorDim() }
+func (l *gcnLayer) AccumulatorDim() int {
+	if l.products {
+		return l.out
+	}
+	return l.sum.AccumulatorDim()
+}
+
+// Transform implements [Transformer]: the sources' products.
+func (l *gcnLayer) Transform(p *Pass, n int, src Input) Input {
+	if !l.products {
+		return src
+	}
+	return Dense(products(p, l.sum.name, n, src, l.lin.w.Value))
+}
 
 // Accumulate implements [Streamer].
 func (l *gcnLayer) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
@@ -131,6 +147,12 @@ func (l *gcnLayer) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) 
 
 // Finish implements [Streamer].
 func (l *gcnLayer) Finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor {
+	if l.products {
+		y := l.sum.finish(p, Dense(products(p, l.sum.name, degrees.Cols, self, l.lin.w.Value)), acc, degrees)
+		p.Queue.AddBias(l.act.ReLU, l.lin.b.Value, y)
+		l.act.apply(p, l.index, y)
+		return y
+	}
 	z := l.sum.finish(p, self, acc, degrees)
 	if p.Queue.Err() != nil {
 		return gpu.Tensor{}

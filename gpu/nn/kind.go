@@ -39,6 +39,9 @@ type Kind struct {
 
 	// layer declares a layer of a model.
 	layer func(c *Config, p *Params, s slot) Layer
+	// Products: its first layer, streamed, may add up products with its weights instead of states ([Config.StreamsProducts]).
+	Products bool
+
 	// stream is [Config.StreamDims] of a model; nil: what a destination accumulates is a state.
 	stream func(c *Config) (accumulated, transformed int)
 	// encoder declares the one layer, with tanh behind, of an encoder of links; nil: it is none.

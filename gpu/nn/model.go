@@ -299,11 +299,35 @@ func (c *Config) StreamEdgeDim() int {
 // destination tile, and the most that it computes for a node of a source tile,
 // when the model is evaluated by streaming.
 func (c *Config) StreamDims() (accumulated, transformed int) {
+	if c.StreamsProducts() {
+		return max(c.firstOut(), c.Hidden), c.firstOut()
+	}
 	if stream := c.Kind().stream; stream != nil {
 		return stream(c)
 	}
 	return max(c.In, c.Hidden), 0
 }
+
+// productsPay is how many times as wide as its output a first layer's input is at least, if products are added up in its stead.
+const productsPay = 2
+
+// StreamsProducts reports whether the first layer of a streamed model adds up, over neighbours, what its weights make of their rows and not the
+// rows, which are wider: sums take less memory then, and rows are read fewer times. Bits depend on the shape alone, as it does.
+func (c *Config) StreamsProducts() bool {
+	return c.Kind().Products && c.Aggregator != "max" && !c.PrecomputedHop && c.In >= productsPay*c.firstOut()
+}
+
+// firstOut is the columns of the first layer's output.
+func (c *Config) firstOut() int {
+	if c.hiddenLayers() > 0 {
+		return c.Hidden
+	}
+	return c.Out
+}
+
+// ProductBytes is what [Transformer].Transform and [Streamer].Finish of a first layer that streams products take beside their results, where the
+// input is not one matrix of float32.
+func (c *Config) ProductBytes() int64 { return 4 * int64(productRows(c.In)) * int64(c.In) }
 
 // streamAttention is the StreamDims of kinds with heads.
 func streamAttention(c *Config) (accumulated, transformed int) {

@@ -266,17 +266,19 @@ func TestSaveLoad(t *testing.T) {
 func TestStreamed(t *testing.T) {
 	for name, cfg := range variants() {
 		for _, elem := range []blocks.ElemType{blocks.Float32, blocks.Float16} {
-			t.Run(fmt.Sprintf("%s/%v", name, elem), func(t *testing.T) { streamed(t, cfg, elem) })
+			for _, in := range []int{9, 23} { // of which wide ones add up products
+				t.Run(fmt.Sprintf("%s/%v/%d", name, elem, in), func(t *testing.T) { streamed(t, cfg, elem, in) })
+			}
 		}
 	}
 }
 
-func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
+func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType, width int) {
 	sizes := []int{40, 25}
 	if cfg.Model == "mlp" || cfg.Categories != nil { // the input layer reads a node alone
 		sizes[1] = 40
 	}
-	cfg.Layers, cfg.In, cfg.Hidden, cfg.Out, cfg.Seed = 1, 9, 6, 5, 3
+	cfg.Layers, cfg.In, cfg.Hidden, cfg.Out, cfg.Seed = 1, width, 6, 5, 3
 	if cfg.Categories != nil {
 		cfg.Residual = false
 	} else if cfg.Jumping != "" || cfg.Norm != "" || cfg.Residual { // hidden layers only: the first of what jumps
@@ -285,6 +287,9 @@ func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 	f := newFixture(t, cfg, sizes, 2)
 	f.step(true) // moves running statistics
 	l := f.model.Layers()[0].(nn.Streamer)
+	if cfg.StreamsProducts() != (width == 23 && cfg.Kind().Products && cfg.Aggregator == "") || cfg.StreamsProducts() && l.AccumulatorDim() > 6 {
+		t.Errorf("streams products: %v, sums of %d columns", cfg.StreamsProducts(), l.AccumulatorDim())
+	}
 	p := &nn.Pass{Queue: f.q, Arena: f.keep}
 	n, indptr, indices := sizes[1], f.edges[0][0], f.edges[0][1]
 	full := make([]int32, n) // nothing was sampled
@@ -295,10 +300,10 @@ func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 		degrees[d] = float32(full[d])
 	}
 	copy(sources, full)                // the destinations are the first sources
-	table := f.keep.Matrix(f.q, 40, 9) // as an evaluation reads it: without an index
+	table := f.keep.Matrix(f.q, 40, width) // as an evaluation reads it: without an index
 	f.q.Gather(table, f.table, f.index)
 	if elem == blocks.Float16 {
-		bits := make([]uint16, 40*9)
+		bits := make([]uint16, 40*width)
 		r := keyed.New(4).Rand(0)
 		for i := range bits {
 			bits[i] = uint16(r.Below(0x4000)) | uint16(r.Below(2))<<15
@@ -306,7 +311,7 @@ func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 		raw := f.keep.Vector(f.q, len(bits), blocks.Float16)
 		f.q.Upload(raw, unsafe.Slice((*byte)(unsafe.Pointer(&bits[0])), 2*len(bits)))
 		table = raw
-		table.Rows, table.Cols, table.Stride = 40, 9, 9
+		table.Rows, table.Cols, table.Stride = 40, width, width
 	}
 	in, self := nn.Dense(table), nn.Dense(table.Head(n))
 	for _, t := range f.ids {

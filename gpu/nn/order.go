@@ -222,9 +222,9 @@ func (c *Config) checkOrder() error {
 func SumsColumns(l Layer) bool {
 	switch l := l.(type) {
 	case *SAGE:
-		return true
+		return !l.products
 	case *gcnLayer:
-		return !l.sum.precomputed
+		return !l.sum.precomputed && !l.products
 	case *ginLayer:
 		return !l.sum.precomputed
 	case *hidden:

@@ -8,7 +8,7 @@ import (
 
 // kindOfSAGE is the default.
 func kindOfSAGE() Kind {
-	return Kind{Name: "sage", Weights: WeightsMean, Max: true, Sparse: true, Hop: HopMean, History: HistoryMean, Aggregates: true,
+	return Kind{Name: "sage", Weights: WeightsMean, Max: true, Sparse: true, Products: true, Hop: HopMean, History: HistoryMean, Aggregates: true,
 		layer: func(c *Config, p *Params, s slot) Layer {
 			switch {
 			case c.Aggregator == "max":
@@ -16,7 +16,9 @@ func kindOfSAGE() Kind {
 			case s.hop(c):
 				return newPrecomputedSAGE(p, s.in, s.out, s.act, s.inputDropout)
 			}
-			return NewSAGE(p, s.index, s.in, s.out, s.act, s.inputDropout)
+			l := NewSAGE(p, s.index, s.in, s.out, s.act, s.inputDropout)
+			l.products = s.index == 0 && c.StreamsProducts()
+			return l
 		},
 		stream: func(c *Config) (accumulated, transformed int) {
 			accumulated = max(c.In, c.Hidden)
@@ -49,6 +51,7 @@ type SAGE struct {
 	inputDropout float32
 	w, b         *Param
 	ordered
+	products bool // streamed, sums are of W_neigh·h[u]
 
 	// Of the pass between Forward and Backward.
 	g *gpu.Graph
@@ -57,7 +60,7 @@ type SAGE struct {
 	y gpu.Tensor // [NumDst × out], activated
 }
 
-var _ Streamer = (*SAGE)(nil)
+var _ Transformer = (*SAGE)(nil)
 
 // NewSAGE declares a layer's parameters in p: "i.weight" [2·in × out] and
 // "i.bias". inputDropout is for a first layer: its input needs no gradient.
@@ -209,8 +212,21 @@ func (l *SAGE) denseBackward(p *Pass, dOut gpu.Tensor, needed bool) gpu.Tensor {
 	return dz
 }
 
-// AccumulatorDim implements [Streamer]: the sum of the neighbours' states.
-func (l *SAGE) AccumulatorDim() int { return l.in }
+// AccumulatorDim implements [Streamer]: the sum of the neighbours' states, or products.
+func (l *SAGE) AccumulatorDim() int {
+	if l.products {
+		return l.out
+	}
+	return l.in
+}
+
+// Transform implements [Transformer]: the sources' products.
+func (l *SAGE) Transform(p *Pass, n int, src Input) Input {
+	if !l.products {
+		return src
+	}
+	return Dense(products(p, fmt.Sprintf("SAGE layer %d", l.index), n, src, l.w.Value.View(l.in, 0, l.in, l.out)))
+}
 
 // Accumulate implements [Streamer].
 func (l *SAGE) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
@@ -221,6 +237,13 @@ func (l *SAGE) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
 func (l *SAGE) Finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor {
 	q, n := p.Queue, acc.Rows
 	q.DivideRows(acc, degrees)
+	if l.products {
+		y := products(p, fmt.Sprintf("SAGE layer %d", l.index), n, self, l.w.Value.Head(l.in))
+		q.Axpy(1, acc, y)
+		q.AddBias(l.act.ReLU, l.b.Value, y)
+		l.act.apply(p, l.index, y)
+		return y
+	}
 	z := p.Arena.Matrix(q, n, 2*l.in)
 	if !l.self(p, n, self, z) {
 		return gpu.Tensor{}

@@ -15,6 +15,7 @@ import (
 	"github.com/gstore/gstore/gpu/train/ondevice"
 	"github.com/gstore/gstore/gpu/train/planning"
 	"github.com/gstore/gstore/gpu/train/reach"
+	"github.com/gstore/gstore/gpu/train/sparse"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
@@ -77,6 +78,7 @@ type opening struct {
 	policy  macro.Policy
 	it      planning.OpenBatches
 	history history.Set
+	sparse  *sparse.Table
 	closers []func() error
 }
 
@@ -163,6 +165,12 @@ func (o *opening) openStore(ctx context.Context) (err error) {
 	}
 	s.it = o.it
 	o.closes(o.it.Close)
+	if of := o.cfg.Sparse; of != nil {
+		if o.sparse, err = sparse.Open(ctx, o.st, o.dev, o.cfg.SparseColumn(o.m), *of, o.cfg.Threads); err != nil {
+			return err
+		}
+		o.closes(o.sparse.Close)
+	}
 	if b, ok := s.it.(*buffer.Buffer); ok && s.vectors != nil {
 		s.vectors.it = b
 	}
@@ -200,7 +208,7 @@ func (o *opening) openTrainer(ctx context.Context) (err error) {
 	}
 	if cfg.MemoryBytes > 0 && !o.dev.Info().OwnMemory() {
 		held := t.model.Params().Bytes() + o.it.MemoryBytes() // beside the program, with what the account has of others
-		for _, who := range []string{planning.HoldsEval, planning.HoldsDevice, planning.HoldsDegrees, planning.HoldsCopy, planning.HoldsSampled} {
+		for _, who := range []string{planning.HoldsSparse, planning.HoldsSorted, planning.HoldsEval, planning.HoldsDevice, planning.HoldsDegrees, planning.HoldsCopy, planning.HoldsSampled} {
 			held += a.Of(who)
 		}
 		if cfg.History {
@@ -219,7 +227,7 @@ func (o *opening) openTrainer(ctx context.Context) (err error) {
 		s.eval.KeepOnDevice(room) // feature rows take no more than that, so this is left beside mini-batches
 	}
 	o.tell()
-	t.history = o.history
+	t.history, t.sparse = o.history, o.sparse
 	if t.model.ReadsDegrees() {
 		t.degrees.of, t.degrees.partitions = s.eval.Degrees, len(o.m.Partitions)
 	}

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/gpu/train/feed"
+	"github.com/gstore/gstore/gpu/train/sparse"
 	"github.com/gstore/gstore/gpu/vectors"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -92,13 +94,43 @@ func featureBytes(mb *buffer.MacroBatch) (n int64) {
 	return n
 }
 
-// elemBytes is the mean size of an element of some tables.
+// elemBytes is the mean size of an element of some tables; 0 of none.
 func elemBytes(tables []rowcache.Table) float64 {
 	bytes, cols := 0, 0
+	if len(tables) == 0 {
+		return 0
+	}
 	for _, t := range tables {
 		bytes, cols = bytes+t.Cols*t.Elem.Size(), cols+t.Cols
 	}
 	return float64(bytes) / float64(cols)
+}
+
+// sparseRows are rows of a feature that is mostly 0, of which a run has what is not in memory, of all nodes.
+type sparseRows struct {
+	memoryRows
+	table *sparse.Table
+	nodes []uint32 // of a mini-batch
+}
+
+func (r *sparseRows) enter(mb *buffer.MacroBatch, _, _ int) error {
+	r.t.featureBytes = r.table.Bytes()
+	return r.open(mb, nil)
+}
+
+func (r *sparseRows) take(context.Context, *minibatch) error { return nil }
+
+func (r *sparseRows) admit(x *minibatch) {
+	r.nodes = r.nodes[:0]
+	var p buffer.ResidentPartition
+	for _, row := range x.input {
+		if row-p.Base >= p.Nodes { // below Base it wraps around
+			k, _ := slices.BinarySearchFunc(r.mb.Partitions, row, func(p buffer.ResidentPartition, row uint32) int { return cmp.Compare(p.Base+p.Nodes, row+1) })
+			p = r.mb.Partitions[k]
+		}
+		r.nodes = append(r.nodes, uint32(p.First)+row-p.Base)
+	}
+	x.in = nn.Input{Sparse: r.table.Rows(r.t.pipe.Arena().Uint32s(r.t.queue, r.nodes))}
 }
 
 // fedRows, of plan rows, are rows of which a macro-batch holds none: a feed reads those of each mini-batch ahead.

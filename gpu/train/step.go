@@ -15,6 +15,7 @@ import (
 	"github.com/gstore/gstore/gpu/train/feed"
 	"github.com/gstore/gstore/gpu/train/history"
 	"github.com/gstore/gstore/gpu/train/ondevice"
+	"github.com/gstore/gstore/gpu/train/sparse"
 	"github.com/gstore/gstore/gpu/vectors"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
@@ -62,6 +63,7 @@ type trainer struct {
 
 // parts are what a run's stages work with beside the model; nil where it has none.
 type parts struct {
+	sparse  *sparse.Table      // the feature, where it is mostly 0 and read by what is not
 	feed    *feed.Feeder       // reads the rows of mini-batches, in plan rows
 	history history.Set        // what nodes outside memory contribute
 	vectors *vectors.Resident  // those learned of nodes that lie in a table
@@ -119,6 +121,9 @@ func (t *trainer) choose() {
 	case t.draws != nil:
 		drawn := &drawnRows{memoryRows{t: t}}
 		t.drawer, t.rowStage, t.memory = &deviceDraw{t, t.draws}, drawn, &drawn.memoryRows
+	case t.sparse != nil:
+		held := &sparseRows{memoryRows: memoryRows{t: t}, table: t.sparse}
+		t.rowStage, t.memory = held, &held.memoryRows
 	case t.feed != nil:
 		read := &fedRows{memoryRows: memoryRows{t: t}, feed: t.feed}
 		t.rowStage, t.memory = read, &read.memoryRows

@@ -153,3 +153,13 @@ func (e *TooSmall) Error() string { return e.text }
 
 // Unwrap is [store.ErrBudget].
 func (e *TooSmall) Unwrap() error { return store.ErrBudget }
+
+// Smaller is which of two ways that a budget is too small for, the second perhaps nil, names the smaller one that works: err, where
+// that is not known of both.
+func Smaller(err, other error) error {
+	var a, b *TooSmall
+	if errors.As(err, &a) && errors.As(other, &b) && b.LeastBytes < a.LeastBytes {
+		return other
+	}
+	return err
+}

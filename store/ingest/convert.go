@@ -64,7 +64,7 @@ func (r *Job) Converter(ctx context.Context, c int) (*Converter, error) {
 	if spec.Role != store.RoleFeature {
 		return k, nil
 	}
-	if r.Options.standardises(&spec) && spec.Standard == nil && k.rule == MissingMean {
+	if r.Options.Standardises(&spec) && spec.Standard == nil && k.rule == MissingMean {
 		k.fill = make([]float64, spec.Dim) // the means that standardise finds
 	} else if err := r.fillMissing(ctx, c, k); err != nil {
 		return nil, err

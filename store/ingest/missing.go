@@ -26,7 +26,7 @@ func (o *Options) missing(spec *source.ColumnSpec) Missing {
 	switch {
 	case o.Missing != "":
 		return o.Missing
-	case spec.Measured && o.standardises(spec):
+	case spec.Measured && o.Standardises(spec):
 		return MissingMean
 	}
 	return MissingError

@@ -31,6 +31,16 @@ func (p *Prospect) Edges(ctx context.Context) (int64, error) {
 // Describe describes the input.
 func (p *Prospect) Describe() *source.Description { return p.job.Desc }
 
+// Rows streams the rows of node column c of the input, as they are there, in any order.
+func (p *Prospect) Rows(ctx context.Context, c int, fn func(rows []byte) error) error {
+	r := p.job
+	r.Phase("look at "+r.Desc.NodeColumns[c].Name, "rows", int64(p.Nodes()))
+	return r.eachRow(ctx, c, func(rows []byte, _ source.Position) error {
+		r.Tick(int64(len(rows) / r.Desc.NodeColumns[c].RowBytes()))
+		return fn(rows)
+	})
+}
+
 // LeastBytes is the smallest budget that works for an ingest by o, which may differ from the job's options in layout, budget and Later.
 func (p *Prospect) LeastBytes(o Options) (n int64) {
 	p.job.with(o, func() { n = p.job.leastBytes(p.job.placeBytesOf(p.job.State.Nodes)) })

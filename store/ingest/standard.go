@@ -32,7 +32,8 @@ func (n Normalize) validate() error {
 }
 
 // standardises reports whether a column of the source is brought to mean 0.
-func (o *Options) standardises(spec *source.ColumnSpec) bool {
+// Standardises reports whether a feature column is brought to mean 0 and deviation 1.
+func (o *Options) Standardises(spec *source.ColumnSpec) bool {
 	switch {
 	case spec.Mask || spec.Indicator:
 		return false
@@ -50,7 +51,7 @@ func (r *Job) standardise(ctx context.Context, c int, k *Converter) error {
 		k.standard = k.spec.Standard
 		return k.standard.Validate(k.spec.Dim)
 	}
-	if !r.Options.standardises(&k.spec) {
+	if !r.Options.Standardises(&k.spec) {
 		return nil
 	}
 	r.Phase("means and deviations of "+k.spec.Name, "rows", int64(r.Layout.Nodes))

@@ -39,6 +39,7 @@ var inner = map[string][][]string{
 		{"gpu/vectors", "gpu/run", "gpu/options"},
 		{"gpu/eval"},
 		{"gpu/precompute"},
+		{"gpu/train/sparse"},
 		{"gpu/train/config"},
 		{"gpu/train/feed"},
 		{"gpu/train/bound"},

@@ -11,6 +11,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/gpu/train/planning"
+	"github.com/gstore/gstore/gpu/train/sparse"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
@@ -91,11 +92,26 @@ func Choose(ctx context.Context, p *ingest.Prospect, in *ingest.Options, given G
 	// Training divides what it has.
 	left := budget.Share(memory, budget.ProgramBytes, 1)
 	limit, batch := left-left/budget.EvalShare, max(batch, left/budget.BatchShare)
-	if beside, ok := besideBytes(ctx, p, in, memory); ok { // as training's own account has it
+	if beside, ok := besideBytes(ctx, p, in, memory, nil); ok { // as training's own account has it
 		limit, batch = left, max(batch, beside-budget.ProgramBytes)
 	}
 	if bytes+batch <= limit {
 		return c, nil
+	}
+	of, err := sparseFeature(ctx, p, in)
+	if err != nil {
+		return c, err
+	}
+	if of != nil { // which that account has the features in
+		graph := bytes - of.DenseBytes()
+		own := given
+		own.Hop = true // nothing is absent
+		l := layouts(p, in, bytes, own)[0]
+		if beside, ok := besideBytes(ctx, p, &l.options, memory, of); ok && graph+beside-budget.ProgramBytes <= left && p.LeastBytes(l.options) <= in.MemoryBytes {
+			*in = l.options
+			c.Why = fmt.Sprintf("training will have in memory what is not 0 of the features, %s of %s: %s", blocks.SizeText(of.Bytes()), blocks.SizeText(of.DenseBytes()), l.what)
+			return c, nil
+		}
 	}
 	what, chosen := "", *in
 	for _, l := range layouts(p, in, bytes, given) {
@@ -137,8 +153,8 @@ func divideLinks(p *ingest.Prospect, in *ingest.Options) {
 const fitsManyTimes = 4
 
 // besideBytes is what training by its defaults within memory holds beside the graph where it has all of it, by
-// the account that training asks too; not ok where the input does not say enough of the store.
-func besideBytes(ctx context.Context, p *ingest.Prospect, in *ingest.Options, memory int64) (n int64, ok bool) {
+// the account that training asks too, of a feature that is mostly 0 by its other elements; not ok where the input does not say enough of the store.
+func besideBytes(ctx context.Context, p *ingest.Prospect, in *ingest.Options, memory int64, of *sparse.Counts) (n int64, ok bool) {
 	m := p.Manifest(*in)
 	m.Schema.Task = store.TaskNode
 	m.Schema.Classes = max(m.Schema.Classes, 1) // what is not known yet: states have more columns
@@ -149,6 +165,12 @@ func besideBytes(ctx context.Context, p *ingest.Prospect, in *ingest.Options, me
 	info, err := device.Unasked()
 	if err != nil {
 		return 0, false
+	}
+	if c.FillFeatures(m); of != nil {
+		if !info.Sparse || c.SparseColumn(m) == nil {
+			return 0, false
+		}
+		c.MostlyZero, c.Sparse = true, of
 	}
 	a, err := planning.OpenAhead(ctx, info, m, c)
 	if err != nil { // training will say what does not fit the task

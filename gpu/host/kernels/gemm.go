@@ -75,7 +75,7 @@ func Gemm(p *Pool, o GemmOptions, a, b, c Matrix) {
 	if m == 0 || n == 0 {
 		return
 	}
-	if parts := gemmParts(m, n, k); parts > 1 {
+	if parts := gemmParts(m, n, k); parts > 1 && o.TransA { // rows of others are the same whatever rows are beside them
 		gemmSplit(p, o, a, b, c, k, parts)
 		return
 	}

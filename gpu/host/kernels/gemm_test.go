@@ -127,6 +127,19 @@ func TestGemmSplit(t *testing.T) {
 	}
 }
 
+// A row of a product that is long within is the same whatever rows are beside it.
+func TestGemmRowsAlone(t *testing.T) {
+	const m, n, k = 3000, 100, 3*gemmSplitK + 17
+	r := newRand(1)
+	a, b := strided(r, m, k, 0), strided(r, k, n, 0)
+	for _, p := range pools() {
+		all, alone := strided(r, m, n, 0), strided(r, 1, n, 0)
+		Gemm(p, GemmOptions{}, a, b, all)
+		Gemm(p, GemmOptions{}, a.View(17, 0, 1, k), b, alone)
+		checkBits(t, p.name(), compact(alone), all.Row(17))
+	}
+}
+
 func TestGemmNaN(t *testing.T) {
 	for _, p := range pools() {
 		r := newRand(2)

@@ -61,7 +61,7 @@ func SparseGemm(p *Pool, trans bool, a Sparse, b, c Matrix) {
 		return
 	}
 	p.For(m, sparseGrain(elements, m, c.Cols), func(lo, hi int) {
-		s := newSparseSum(p, m, c.Cols, k)
+		s := newSparseSum(p, 1, c.Cols, k)
 		defer s.close(p)
 		for i := lo; i < hi; i++ {
 			columns, values := a.row(i)
@@ -79,11 +79,11 @@ type sparseSum struct {
 	sums          []float32 // of pieces
 }
 
-// newSparseSum is for a product whose result is m×n, of an inner dimension k.
-func newSparseSum(p *Pool, m, n, k int) sparseSum {
+// newSparseSum is for rows of n columns whose inner dimension, k, is cut into so many parts.
+func newSparseSum(p *Pool, parts, n, k int) sparseSum {
 	s := sparseSum{t: p.kernels(), pieces: 1}
 	s.panel, s.edge = p.floats(gemmKC*s.t.gemm.nr), p.floats(s.t.gemm.nr)
-	if parts := gemmParts(m, n, k); parts > 1 {
+	if parts > 1 {
 		s.piece = (k-1)/parts + 1
 		s.pieces = (k-1)/s.piece + 1
 		s.sums = p.floats(s.pieces * n)
@@ -188,7 +188,7 @@ func sparseTransposed(p *Pool, a Sparse, n int, b, c Matrix) {
 	copy(starts[1:], starts) // … which is the next one's start
 	starts[0] = 0
 	p.For(a.Cols, sparseGrain(n, a.Cols, c.Cols), func(lo, hi int) {
-		s := newSparseSum(p, a.Cols, c.Cols, len(a.Index))
+		s := newSparseSum(p, gemmParts(a.Cols, c.Cols, len(a.Index)), c.Cols, len(a.Index))
 		defer s.close(p)
 		for col := lo; col < hi; col++ {
 			from, to := starts[col], starts[col+1]

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/train/sparse"
 	"github.com/gstore/gstore/gpu/vectors"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
@@ -202,6 +203,11 @@ type Config struct {
 
 	// Forward reads edges in their direction alone, for loaders whose model asks for no others.
 	Forward bool `json:"-" resume:"free"`
+
+	// MostlyZero says of the one feature that few of its elements are other than 0, as of a bag of words: where the model can, they are multiplied
+	// before all else, whatever the plan. Sparse counts them where they alone are in memory, of all nodes. Of the store, by planning.
+	MostlyZero bool           `json:"-" resume:"free"`
+	Sparse     *sparse.Counts `json:"-" resume:"free"`
 
 	Lossy bool `json:"-" resume:"free"` // a plan over partitions is expected to lose presentPoints or more, see Complete
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/gpu/train/sparse"
+	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 )
 
@@ -90,6 +92,24 @@ func (c *Config) WithHops(features []string) []string {
 		return hops
 	}
 	return append(own, hops...)
+}
+
+// SparseColumn is the one feature that c's model would read by its elements other than 0, if it is mostly 0; nil where the model, or the
+// feature, is none for that. c.Features must be filled in.
+func (c *Config) SparseColumn(m *store.Manifest) *store.ColumnInfo {
+	model := nn.Config{Model: c.Model, Aggregator: c.Aggregator, Residual: c.Residual, Order: c.Order, InputDropout: float32(c.InputDropoutUsed()), PrecomputedHop: c.PrecomputedHop}
+	if len(c.Features) != 1 || c.Relational() || !model.TakesSparse() {
+		return nil
+	}
+	if column, err := m.Column(c.Features[0]); err == nil && column.Role == store.RoleFeature && sparse.Fits(column) {
+		return column
+	}
+	return nil
+}
+
+// HoldsAll reports whether c may have all of the graph in memory, and its mini-batches are of all of it.
+func (c *Config) HoldsAll() bool {
+	return (c.Plan == "" || c.Plan == "auto" || c.Plan == macro.Memory) && c.Buffer == 0 && c.Group == 0 && !c.Stages() && !c.History && len(c.VectorTypes) == 0
 }
 
 // read are the columns that a run's mini-batches have: features, then precomputed hops of relations.

@@ -44,6 +44,9 @@ func (c *Config) HistoryElem(m *store.Manifest) (blocks.ElemType, error) {
 // partition buffer and what planning.Memory.BesideBytes counts; 0: no bound. c.Features must be filled in.
 func (c *Config) MacroOptions(m *store.Manifest) buffer.Options {
 	o := buffer.Options{EngineName: c.IOEngine, Pinned: m.Pinned, Features: c.read(), Runs: true, Labels: true, EdgeFeatures: c.EdgeFeatures, Split: "train", SplitColumn: c.Split, Seeds: c.Nodes, Threads: c.Threads}
+	if c.Sparse != nil { // features are held apart
+		o.Features = nil
+	}
 	if c.Relational() {
 		o.Relations, o.Both = true, c.Directions(m) == 2
 	}

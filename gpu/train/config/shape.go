@@ -38,6 +38,7 @@ type Shape struct {
 func (c *Config) ModelConfig(s Shape) nn.Config {
 	m := nn.Config{Model: c.Model, Heads: c.Heads, Aggregator: c.Aggregator, Norm: c.Norm, Residual: c.Residual, Jumping: c.Jumping, Bases: c.Bases,
 		Layers: c.Layers, In: s.In, Hidden: c.Hidden, Out: s.Classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropoutUsed()), PrecomputedHop: c.PrecomputedHop && !c.Relational(), EdgeWeights: c.EdgeWeights, EdgeDim: s.EdgeDim, Order: c.Order, Seed: c.Seed, Numbers: s.Numbers, MultiLabel: s.Sets != nil}
+	m.SparseInput = c.MostlyZero && m.TakesSparse()
 	if c.Relational() {
 		m.Relations, m.Categories, m.Vectors, m.RelationHops = s.Relations, s.categories, s.Vectors, s.hops
 		if s.Inverse {

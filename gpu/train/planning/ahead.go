@@ -40,7 +40,8 @@ func OpenAhead(ctx context.Context, info gpu.Info, m *store.Manifest, c config.C
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, y.batch.Close()) }()
-	a = &Ahead{evalBytes: y.eval, batchBytes: y.batchBytes(0, 0), besideBytes: y.copyBytes() + y.sampledBytes(0)}
+	table, sorted := y.sparseBytes()
+	a = &Ahead{evalBytes: y.eval, batchBytes: y.batchBytes(0, 0), besideBytes: table + sorted + y.copyBytes() + y.sampledBytes(0)}
 	return a, y.failed
 }
 

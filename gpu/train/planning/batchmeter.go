@@ -80,6 +80,9 @@ func NewBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *c
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Sparse != nil {
+		columns = nil
+	}
 	for _, c := range columns {
 		t := gpu.Tensor{Cols: c.Dim, Stride: c.Dim, Elem: nn.TableElem(c.Elem)}
 		if c.Scale != nil {
@@ -143,6 +146,9 @@ func (b *batchMeter) bytes(ctx context.Context, rows, edges int64) (int64, error
 	orders := make([]nn.Choice, len(b.Model.Layers()))
 	for l := range orders {
 		orders[l] = nn.Choice{Layer: l, First: nn.AggregateFirst.String()}
+		if l == 0 && b.cfg.Sparse != nil { // there is no other
+			orders[l].First = nn.MultiplyFirst.String()
+		}
 	}
 	base, err := b.once(ctx, rows, edges, orders)
 	if err != nil {
@@ -150,6 +156,9 @@ func (b *batchMeter) bytes(ctx context.Context, rows, edges int64) (int64, error
 	}
 	most := base
 	for l := range orders {
+		if orders[l].First == nn.MultiplyFirst.String() {
+			continue
+		}
 		orders[l].First = nn.MultiplyFirst.String()
 		n, err := b.once(ctx, rows, edges, orders)
 		if err != nil {
@@ -181,6 +190,13 @@ func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Ch
 		t.Rows = int(rows)
 		t.Mem = meter.Elsewhere(t.Bytes())
 		in.Tables = append(in.Tables, t)
+	}
+	if s := b.cfg.Sparse; s != nil {
+		b.index(inputs, blocks.Uint32) // which nodes they are
+		of := func(n int64, elem blocks.ElemType) gpu.Tensor {
+			return gpu.VectorOf(meter.Elsewhere(4*n), 0, int(n), elem)
+		}
+		in = nn.Input{Sparse: gpu.Sparse{Cols: s.Cols, Index: in.Index, Indptr: of(int64(s.Rows)+1, blocks.Int32), Columns: of(s.Elements, blocks.Int32), Values: of(s.Elements, blocks.Float32)}}
 	}
 	p, model := &nn.Pass{Queue: q, Arena: a, Train: true}, b.Model.Config()
 	for _, o := range b.histories {

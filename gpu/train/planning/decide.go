@@ -9,6 +9,7 @@ import (
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/gpu/train/history"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/buffer"
 )
 
@@ -35,9 +36,14 @@ func Decide(ctx context.Context, st *store.Store, info gpu.Info, c config.Config
 func DecideOnce(ctx context.Context, st *store.Store, info gpu.Info, c config.Config, once *Counted) (d *Decision, err error) {
 	m := st.Manifest()
 	c.FillFeatures(m)
-	completed, err := CompleteOnce(&c, ctx, st, info, once)
+	completed, refused, err := holdSparse(&c, ctx, st, info, once)
 	if err != nil {
 		return nil, err
+	}
+	if c.Sparse == nil {
+		if completed, err = CompleteOnce(&c, ctx, st, info, once); err != nil {
+			return nil, err
+		}
 	}
 	dropped := c.InputDropoutUsed()
 	c.InputDropout = &dropped // the configuration is kept in full
@@ -52,7 +58,7 @@ func DecideOnce(ctx context.Context, st *store.Store, info gpu.Info, c config.Co
 		}
 	}()
 	if d.Plan, err = y.Planned(c.MemoryBytes); err != nil {
-		return nil, err
+		return nil, budget.Smaller(err, refused)
 	}
 	if y.Shape, err = config.ShapeOf(m, &y.Cfg); err != nil {
 		y.Shape = config.Shape{} // a run ends with the error; its plan can be looked at

@@ -13,6 +13,7 @@ import (
 	"github.com/gstore/gstore/gpu/train/bound"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/gpu/train/history"
+	"github.com/gstore/gstore/gpu/train/sparse"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -32,6 +33,8 @@ const (
 	HoldsLabels  = "labels"  // sets of them, where a node has several
 	HoldsBuffer  = "partition buffer"
 	HoldsRows    = "graph and rows" // instead of it in plan rows
+	HoldsSparse  = "features"       // elements of one that is mostly 0
+	HoldsSorted  = "their order"    // of a mini-batch's of these, by column
 )
 
 // Memory says who holds what of a run on a store, for any budget: plan, refusal and the smallest budget follow from it. Opening
@@ -236,7 +239,8 @@ func (y *Memory) labelBytes() int64 {
 func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
 	copies := y.copyBytes()
 	return func(capacity int) int64 {
-		n := y.history(capacity) + y.degreeBytes(capacity) + y.deviceBooks(capacity) + y.aloneBytes() + y.sampledBytes(capacity) + copies + y.seedBytes() + y.labelBytes()
+		table, sorted := y.sparseBytes()
+		n := table + sorted + y.history(capacity) + y.degreeBytes(capacity) + y.deviceBooks(capacity) + y.aloneBytes() + y.sampledBytes(capacity) + copies + y.seedBytes() + y.labelBytes()
 		if memory > 0 {
 			n += y.batchBytes(memory, capacity) - budget.Share(memory, budget.ProgramBytes, budget.BatchShare)
 			n += max(0, y.eval-budget.Share(memory, budget.ProgramBytes, budget.EvalShare))
@@ -313,6 +317,9 @@ func (y *Memory) plan(memory int64) (p Plan, err error) {
 	p.Account.Hold(HoldsDevice, y.deviceBooks(capacity), false)
 	p.Account.HoldHeap(HoldsSeeds, y.seedBytes())
 	p.Account.HoldHeap(HoldsLabels, y.labelBytes())
+	table, sorted := y.sparseBytes()
+	p.Account.Hold(HoldsSparse, table, false)
+	p.Account.HoldHeap(HoldsSorted, sorted)
 	holds := HoldsBuffer
 	if p.Choice.Policy == macro.Rows {
 		holds = HoldsRows
@@ -395,6 +402,7 @@ const HoldsDevice = "device's rows"
 type Counted struct {
 	draws    map[[2]int]*bound.Sampled // by these two numbers
 	Readings int                       // of the graph
+	sparse   *sparse.Counts            // of the one feature, once it was counted
 }
 
 // of is y's, counted if it was not.

@@ -85,7 +85,7 @@ func held(c *config.Config) bool {
 func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 	c := y.Cfg
 	c.MemoryBytes = memory
-	if y.Bare || !held(&c) || c.History || len(c.Features) == 0 {
+	if y.Bare || !held(&c) || c.History || len(c.Features) == 0 || c.Sparse != nil {
 		return nil, nil
 	}
 	r := &macro.RowsTuning{}

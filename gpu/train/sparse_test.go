@@ -1,0 +1,108 @@
+package train
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/blocks/race"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/planning"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+// denseDevice is a device that multiplies by all of a matrix.
+type denseDevice struct{ gpu.Device }
+
+func (d denseDevice) Info() gpu.Info {
+	info := d.Device.Info()
+	info.Sparse = false
+	return info
+}
+
+// wordsStore is a store of nodes with a few words each.
+func wordsStore(t *testing.T, o storetest.Options) string {
+	g := storetest.Random(o)
+	for i := range g.Features {
+		if i%41 != 7 {
+			g.Features[i] = 0
+		}
+	}
+	return storetest.Create(t, g)
+}
+
+// A feature that is mostly 0 is read by what is not, unasked, with the bits of the run that reads it with its zeros: in memory, and by
+// plan rows.
+func TestSparseFeature(t *testing.T) {
+	race.SkipArithmetic(t)
+	dir := wordsStore(t, storetest.Options{Nodes: 3001, Edges: 12000, Partitions: 5, Dim: 700})
+	for name, c := range map[string]config.Config{
+		"sage": {}, "gcn": {Model: "gcn"}, "gat": {Model: "gat", Heads: 2}, "norm": {Norm: "layer", Layers: 3, Fanouts: []int{3, 2, 2}}, "accumulate": {Accumulate: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.Hidden, c.BatchSize, c.Epochs, c.Seed, c.Threads = 16, 300, 3, 1, 2
+			if c.Fanouts == nil {
+				c.Fanouts = []int{4, 3}
+			}
+			run := func(dense bool, c config.Config) (*Checkpoint, string) {
+				dev := gpu.Device(host.New(host.Options{Threads: 2}))
+				defer func() { _ = dev.Close() }()
+				if dense {
+					dev = denseDevice{dev}
+				}
+				if err := c.Normalize(); err != nil {
+					t.Fatal(err)
+				}
+				st := storetest.Open(t, dir, store.Options{})
+				d, err := planning.Decide(t.Context(), st, dev.Info(), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				why := strings.Join(d.Why, "\n")
+				if err := d.Close(); err != nil {
+					t.Fatal(err)
+				}
+				cp, err := Node(t.Context(), st, dev, c, Hooks{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return cp, why
+			}
+			held, why := run(false, c)
+			if !strings.Contains(why, "of feature x are not 0") || held.Summary.FeatureResidentBytes > 700*3001*4/10 {
+				t.Errorf("%d bytes of features are in memory: %s", held.Summary.FeatureResidentBytes, why)
+			}
+			want, why := run(true, c)
+			if strings.Contains(why, "not 0") || want.Summary.FeatureResidentBytes < 700*3001*4 {
+				t.Errorf("%d bytes of features are in memory: %s", want.Summary.FeatureResidentBytes, why)
+			}
+			if outcome(held) != outcome(want) {
+				t.Errorf("loss %v and %v: other bits", held.Summary.TrainLoss, want.Summary.TrainLoss)
+			}
+			c.Plan = "rows"
+			if rows, _ := run(false, c); rows.Summary.Plan != "rows" || outcome(rows) != outcome(want) {
+				t.Errorf("plan %s: loss %v and %v: other bits", rows.Summary.Plan, rows.Summary.TrainLoss, want.Summary.TrainLoss)
+			}
+		})
+	}
+}
+
+// A budget in which the feature does not fit with its zeros trains in memory, and is kept to the MiB that it names.
+func TestSparseFeatureBudget(t *testing.T) {
+	dir := wordsStore(t, storetest.Options{Nodes: 6001, Edges: 24000, Partitions: 30, Dim: 3000})
+	c := config.Config{Hidden: 16, BatchSize: 300, Epochs: 1, Fanouts: []int{4, 3}, Threads: 2, Plan: "memory", MemoryBytes: 1 << 20}
+	least := leastRows(t, dir, c)
+	if least > 110<<20 { // 69 MiB of features alone
+		t.Errorf("the smallest budget is %d MiB", least>>20)
+	}
+	c.Plan, c.MemoryBytes = "", least
+	cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cp.Summary.Plan != "memory" || cp.Config.Sparse == nil {
+		t.Errorf("within %d MiB plan %s", least>>20, cp.Summary.Plan)
+	}
+}
