@@ -129,6 +129,7 @@ type Evaluator struct {
 	// What stays on the device, nil if nothing does, and how much of its own memory that may take.
 	on          *resident
 	deviceBytes int64
+	sparse      SparseRows // the one feature, where it is multiplied by what is not 0; nil: it is read
 	// Where each destination's edges from the next piece begin, and the edges from one.
 	begins, part *blockio.Slab
 	// chunkRows is how many nodes a layer finishes at a time.

@@ -26,6 +26,9 @@ func (r *evaluation) input(ctx context.Context, of Tile) (in nn.Input, release f
 		in, err = r.residentInput(ctx, of)
 		return in, func() {}, err
 	}
+	if r.multiplies() {
+		return r.sparseInput(r.work.of, of)
+	}
 	tables, err := r.load(ctx, of)
 	if err != nil {
 		return in, nil, err
@@ -33,8 +36,45 @@ func (r *evaluation) input(ctx context.Context, of Tile) (in nn.Input, release f
 	return r.mapped(ctx, tables, r.work.of, of)
 }
 
+// SparseRows are the rows of a feature that is mostly 0, of all nodes by internal id.
+type SparseRows interface {
+	// Rows are those of an index, uint32[1×n].
+	Rows(index gpu.Tensor) gpu.Sparse
+}
+
+// MultiplySparse has runs multiply the one feature by what is not 0, where the model's first layer adds up products: it is not read then, and no bit
+// changes. Rows must be there until the evaluator's end.
+func (e *Evaluator) MultiplySparse(rows SparseRows) {
+	if e.o.Model.StreamsProducts() && e.dev.Info().Sparse && len(e.columns) == 1 {
+		e.sparse = rows
+	}
+}
+
+// multiplies reports whether the layer's input is that of MultiplySparse.
+func (r *evaluation) multiplies() bool { return r.sparse != nil && r.in == nil && r.sink == nil }
+
+// sparseInput is the feature of a tile of a set's nodes.
+func (r *evaluation) sparseInput(set *nodeSet, of Tile) (in nn.Input, release func(), err error) {
+	nodes := make([]uint32, 0, of.Nodes)
+	for p := of.Lo; p < of.Hi; p++ {
+		set.each(p, func(i int) { nodes = append(nodes, uint32(set.parts[p].First)+uint32(i)) })
+	}
+	if len(nodes) == 0 {
+		return nn.Input{Sparse: r.sparse.Rows(gpu.Tensor{})}, func() {}, nil
+	}
+	m, err := r.dev.Map(blocks.Bytes(nodes))
+	if err != nil {
+		return in, nil, err
+	}
+	free := func() { _ = m.Free() } // borrowed: nothing can fail
+	return nn.Input{Sparse: r.sparse.Rows(gpu.VectorOf(m, 0, len(nodes), blocks.Uint32))}, free, nil
+}
+
 // selves is input of the nodes of a piece of a tile of destinations, which are some of the sources.
 func (r *evaluation) selves(ctx context.Context, t Tile) (in nn.Input, release func(), err error) {
+	if r.multiplies() {
+		return r.sparseInput(r.work.into, t)
+	}
 	of := r.work.of.tile(t.Lo, t.Hi)
 	if r.on != nil { // where all nodes are computed
 		return r.input(ctx, of)

@@ -114,13 +114,16 @@ type Vectors struct {
 	Rows, At []uint32
 }
 
-// Rows returns the states of n sources from lo on, of an input without Index.
+// Rows returns the states of n sources from lo on, of an input without Index but that of Sparse.
 func (in Input) Rows(lo, n int) (part Input) {
 	for _, t := range in.Tables {
 		part.Tables = append(part.Tables, t.View(lo, 0, n, t.Cols))
 	}
 	if in.Types != nil {
 		part.Types = in.Types[lo : lo+n]
+	}
+	if part.Sparse = in.Sparse; !in.Sparse.IsZero() {
+		part.Sparse.Index = in.Sparse.Index.View(0, lo, 1, n)
 	}
 	v := &in.Vectors
 	from, _ := slices.BinarySearch(v.At, uint32(lo))

@@ -299,7 +299,7 @@ func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType, width int) {
 		full[d] = indptr[d+1] - indptr[d]
 		degrees[d] = float32(full[d])
 	}
-	copy(sources, full)                // the destinations are the first sources
+	copy(sources, full)                    // the destinations are the first sources
 	table := f.keep.Matrix(f.q, 40, width) // as an evaluation reads it: without an index
 	f.q.Gather(table, f.table, f.index)
 	if elem == blocks.Float16 {

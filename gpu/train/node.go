@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/gpu/train/feed"
@@ -98,6 +99,9 @@ func (o *opening) plan(ctx context.Context) (err error) {
 	s, cfg := o.s, o.cfg
 	if s.from, o.state, err = resumeNode(s.fs, cfg, o.m); err != nil {
 		return err
+	}
+	if cs := s.from.Summary.Choices; len(cs) > 0 {
+		cfg.Dense = cs[0].First == nn.AggregateFirst.String()
 	}
 	if o.every, err = progress.ParseInterval(cfg.CheckpointEvery); err != nil {
 		return err
@@ -227,7 +231,9 @@ func (o *opening) openTrainer(ctx context.Context) (err error) {
 		s.eval.KeepOnDevice(room) // feature rows take no more than that, so this is left beside mini-batches
 	}
 	o.tell()
-	t.history, t.sparse = o.history, o.sparse
+	if t.history, t.sparse = o.history, o.sparse; o.sparse != nil {
+		s.eval.MultiplySparse(o.sparse)
+	}
 	if t.model.ReadsDegrees() {
 		t.degrees.of, t.degrees.partitions = s.eval.Degrees, len(o.m.Partitions)
 	}

@@ -1,6 +1,9 @@
 package train
 
 import (
+	"context"
+	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -104,5 +107,33 @@ func TestSparseFeatureBudget(t *testing.T) {
 	}
 	if cp.Summary.Plan != "memory" || cp.Config.Sparse == nil {
 		t.Errorf("within %d MiB plan %s", least>>20, cp.Summary.Plan)
+	}
+}
+
+// A run that is broken off goes on within its budget, to the same end; one that began by adding up features, as earlier versions did, goes on so.
+func TestSparseFeatureResumes(t *testing.T) {
+	race.SkipArithmetic(t)
+	dir := wordsStore(t, storetest.Options{Nodes: 3001, Edges: 12000, Partitions: 8, Dim: 700})
+	for _, order := range []string{"auto", "aggregate"} {
+		c := config.Config{Hidden: 16, BatchSize: 300, Epochs: 3, Fanouts: []int{4, 3}, Seed: 2, Threads: 2, Order: order, Plan: "memory", MemoryBytes: 1 << 20}
+		c.MemoryBytes, c.Plan = leastRows(t, dir, c), ""
+		want, err := trainNode(t.Context(), t, dir, c, Hooks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		c.CheckpointFile, c.CheckpointEvery = filepath.Join(t.TempDir(), "last.gsr"), "1"
+		if _, err := trainNode(ctx, t, dir, c, Hooks{Epoch: func(Epoch) { stop() }}); !errors.Is(err, context.Canceled) {
+			t.Fatalf("%v, expected that the run is broken off", err)
+		}
+		stop()
+		c.Resume = true
+		got, err := trainNode(t.Context(), t, dir, c, Hooks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if outcome(got) != outcome(want) || !got.Summary.Resumed || (got.Config.Sparse != nil) != (order == "auto") {
+			t.Errorf("order %s: resumed %v to loss %v, expected %v; sparse %v", order, got.Summary.Resumed, got.Summary.TrainLoss, want.Summary.TrainLoss, got.Config.Sparse)
+		}
 	}
 }

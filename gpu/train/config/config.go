@@ -208,6 +208,8 @@ type Config struct {
 	// before all else, whatever the plan. Sparse counts them where they alone are in memory, of all nodes. Of the store, by planning.
 	MostlyZero bool           `json:"-" resume:"free"`
 	Sparse     *sparse.Counts `json:"-" resume:"free"`
+	// Dense: the run goes on from one that added up features before it multiplied them.
+	Dense bool `json:"-" resume:"free"`
 
 	Lossy bool `json:"-" resume:"free"` // a plan over partitions is expected to lose presentPoints or more, see Complete
 }

@@ -98,7 +98,7 @@ func (c *Config) WithHops(features []string) []string {
 // feature, is none for that. c.Features must be filled in.
 func (c *Config) SparseColumn(m *store.Manifest) *store.ColumnInfo {
 	model := nn.Config{Model: c.Model, Aggregator: c.Aggregator, Residual: c.Residual, Order: c.Order, InputDropout: float32(c.InputDropoutUsed()), PrecomputedHop: c.PrecomputedHop}
-	if len(c.Features) != 1 || c.Relational() || !model.TakesSparse() {
+	if len(c.Features) != 1 || c.Dense || c.Relational() || !model.TakesSparse() {
 		return nil
 	}
 	if column, err := m.Column(c.Features[0]); err == nil && column.Role == store.RoleFeature && sparse.Fits(column) {
@@ -108,8 +108,9 @@ func (c *Config) SparseColumn(m *store.Manifest) *store.ColumnInfo {
 }
 
 // HoldsAll reports whether c may have all of the graph in memory, and its mini-batches are of all of it.
-func (c *Config) HoldsAll() bool {
-	return (c.Plan == "" || c.Plan == "auto" || c.Plan == macro.Memory) && c.Buffer == 0 && c.Group == 0 && !c.Stages() && !c.History && len(c.VectorTypes) == 0
+func (c *Config) HoldsAll(m *store.Manifest) bool {
+	some := c.Buffer > 0 && c.Buffer < len(m.Partitions)-len(m.Pinned)
+	return (c.Plan == "" || c.Plan == "auto" || c.Plan == macro.Memory) && !some && c.Group == 0 && !c.Stages() && !c.History && len(c.VectorTypes) == 0
 }
 
 // read are the columns that a run's mini-batches have: features, then precomputed hops of relations.

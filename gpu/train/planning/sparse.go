@@ -22,7 +22,7 @@ func holdSparse(c *config.Config, ctx context.Context, st *store.Store, info gpu
 	if column == nil {
 		return nil, nil, nil
 	}
-	if c.MostlyZero, err = sparse.Sampled(ctx, st, column); err != nil || !c.MostlyZero || !info.Sparse || !c.HoldsAll() {
+	if c.MostlyZero, err = sparse.Sampled(ctx, st, column); err != nil || !c.MostlyZero || !info.Sparse || !c.HoldsAll(st.Manifest()) {
 		return nil, nil, err
 	}
 	of, err := once.elements(ctx, st, column)
