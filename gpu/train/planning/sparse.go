@@ -14,6 +14,12 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
+// A feature of more than countedBytes that by some of its rows takes surelyMore times the budget is not counted, which would read all of it.
+const (
+	surelyMore   = 2
+	countedBytes = 4 << 30
+)
+
 // holdSparse looks whether the one feature that c reads is mostly 0, which says how a first layer multiplies it. If all of the graph fits in
 // memory with those of its elements that are not 0, c has these there alone, and why says so. Where that takes more memory than
 // there is, refused says how much would do.
@@ -22,8 +28,17 @@ func holdSparse(c *config.Config, ctx context.Context, st *store.Store, info gpu
 	if column == nil {
 		return nil, nil, nil
 	}
-	if c.MostlyZero, err = sparse.Sampled(ctx, st, column); err != nil || !c.MostlyZero || !info.Sparse || !c.HoldsAll(st.Manifest()) {
+	some, err := sparse.Sampled(ctx, st, column)
+	if err != nil {
 		return nil, nil, err
+	}
+	m := st.Manifest()
+	c.MostlyZero = some.Few()
+	if !c.MostlyZero || !info.Sparse || !c.HoldsAll(m) {
+		return nil, nil, nil
+	}
+	if bytes := int64(m.Nodes) * int64(column.RowBytes()); c.MemoryBytes > 0 && bytes > countedBytes && some.Of(m.Nodes) > surelyMore*c.MemoryBytes {
+		return nil, nil, nil
 	}
 	of, err := once.elements(ctx, st, column)
 	if err != nil || !of.Few() {

@@ -38,6 +38,11 @@ func (c Counts) Bytes() int64 { return 4*int64(c.Rows+1) + 8*c.Elements }
 // DenseBytes is what they take with their zeros.
 func (c Counts) DenseBytes() int64 { return 4 * int64(c.Rows) * int64(c.Cols) }
 
+// Of is about what so many rows of the column take, of which c counted some.
+func (c Counts) Of(rows uint64) int64 {
+	return int64(float64(c.Bytes()) * float64(rows) / float64(max(c.Rows, 1)))
+}
+
 // Within is how many elements so many rows have at most.
 func (c Counts) Within(rows int) int64 { return min(c.Elements, int64(rows)*int64(c.Most)) }
 
@@ -67,8 +72,8 @@ func Fits(c *store.ColumnInfo) bool {
 	return c.Elem == blocks.Float32 && c.Dim >= ColumnsMin && c.Scale == nil && c.NodeType == "" && !c.Runs
 }
 
-// Sampled reports whether few elements are not 0, by rows from all over the column: the same for every run on a version of a store.
-func Sampled(ctx context.Context, st *store.Store, c *store.ColumnInfo) (bool, error) {
+// Sampled counts rows from all over the column: the same for every run on a version of a store.
+func Sampled(ctx context.Context, st *store.Store, c *store.ColumnInfo) (Counts, error) {
 	var nodes []store.NodeID
 	n := st.Manifest().Nodes
 	for run := range uint64(sampleRuns) {
@@ -82,12 +87,12 @@ func Sampled(ctx context.Context, st *store.Store, c *store.ColumnInfo) (bool, e
 		k := min(len(nodes), max(1, readBytes/c.RowBytes()))
 		rows, err := features(ctx, st, c, nodes[:k], &buf)
 		if err != nil {
-			return false, err
+			return of, err
 		}
 		of.Add(rows)
 		nodes = nodes[k:]
 	}
-	return of.Few(), nil
+	return of, nil
 }
 
 // Count counts all of a column. It reads it once.

@@ -38,12 +38,16 @@ func open(t *testing.T, o storetest.Options, every int) (*storetest.Graph, *stor
 // Rows of a table are those of the store, zeros or not, and no element is forgotten.
 func TestTable(t *testing.T) {
 	g, st, c := open(t, storetest.Options{Nodes: 901, Partitions: 7, Dim: 70}, 37)
-	if few, err := Sampled(t.Context(), st, c); err != nil || !few {
-		t.Fatalf("mostly 0: %v, %v", few, err)
+	some, err := Sampled(t.Context(), st, c)
+	if err != nil || !some.Few() || some.Rows >= 901 {
+		t.Fatalf("of some rows: %+v, %v", some, err)
 	}
 	of, err := Count(t.Context(), st, c)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if about := some.Of(901); about < of.Bytes()*3/4 || about > of.Bytes()*4/3 {
+		t.Errorf("about %d bytes by some rows, %d are", about, of.Bytes())
 	}
 	want := Counts{Rows: 901, Cols: 70}
 	for row := range slices.Chunk(g.Features, 70) {
@@ -105,8 +109,8 @@ func TestTable(t *testing.T) {
 // What is dense, narrow or of another type is read as it is.
 func TestNone(t *testing.T) {
 	_, st, c := open(t, storetest.Options{Dim: 70}, 7)
-	if few, err := Sampled(t.Context(), st, c); err != nil || few {
-		t.Errorf("a seventh is not 0: mostly 0 %v, %v", few, err)
+	if some, err := Sampled(t.Context(), st, c); err != nil || some.Few() {
+		t.Errorf("a seventh is not 0: %+v, %v", some, err)
 	}
 	if !Fits(c) {
 		t.Error("a column of 70 float32 does not fit")
@@ -121,7 +125,7 @@ func TestNone(t *testing.T) {
 	}
 	_, st, c = open(t, storetest.Options{Nodes: 1, Edges: 1, Partitions: 1, Dim: 64}, 1000)
 	of, err := Count(t.Context(), st, c)
-	if few, e := Sampled(t.Context(), st, c); err != nil || e != nil || !few || of.Rows != 1 || of.Elements > 1 {
-		t.Errorf("a node: %v, %+v, %v, %v", few, of, err, e)
+	if some, e := Sampled(t.Context(), st, c); err != nil || e != nil || some != of || of.Rows != 1 || of.Elements > 1 {
+		t.Errorf("a node: %+v, %+v, %v, %v", some, of, err, e)
 	}
 }

@@ -1,12 +1,15 @@
 package text
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -59,42 +62,21 @@ func HoldsJSONRows(fs vfs.FS, path string) bool {
 type jsonRows struct {
 	io.Closer
 	path    string
-	in      *boundedReader
-	d       *json.Decoder
+	in      *bufio.Reader
 	began   bool
 	array   bool
+	ended   bool // the array
 	row     int64
 	columns map[string]int
-	sample  [][]jsonField // not handed out yet
+	sample  [][]byte // objects that are not handed out yet
+	object  []byte   // the one in hand
+	name    []byte   // of a member
 	cells   [][]byte
 	out     bytes.Buffer
 }
 
-type jsonField struct {
-	name  string
-	value json.RawMessage
-}
-
 func newJSONRows(f io.ReadCloser, path string) *jsonRows {
-	in := &boundedReader{Reader: f}
-	return &jsonRows{Closer: f, path: path, in: in, d: json.NewDecoder(in)}
-}
-
-// boundedReader fails once it has read much more than an object may have.
-type boundedReader struct {
-	io.Reader
-	read int64 // since the object began
-}
-
-var errJSONLong = fmt.Errorf("an object of more than %d MiB, expected one for each row", jsonRowBytesMax>>20)
-
-func (r *boundedReader) Read(b []byte) (int, error) {
-	if r.read > jsonRowBytesMax {
-		return 0, errJSONLong
-	}
-	n, err := r.Reader.Read(b)
-	r.read += int64(n)
-	return n, err
+	return &jsonRows{Closer: f, path: path, in: bufio.NewReaderSize(f, 1<<16)}
 }
 
 // Read implements io.Reader.
@@ -104,17 +86,20 @@ func (r *jsonRows) Read(b []byte) (int, error) {
 			return 0, err
 		}
 	}
-	for r.out.Len() == 0 {
-		var fields []jsonField
+	for r.out.Len() < len(b) {
+		var object []byte
 		if len(r.sample) > 0 {
-			fields, r.sample = r.sample[0], r.sample[1:]
+			object, r.sample = r.sample[0], r.sample[1:]
 		} else {
 			var err error
-			if fields, err = r.next(); err != nil {
+			if object, err = r.next(); err != nil && r.out.Len() > 0 {
+				r.in = bufio.NewReader(failing{err}) // for the next call
+				break
+			} else if err != nil {
 				return 0, err
 			}
 		}
-		r.write(fields)
+		r.write(object)
 	}
 	return r.out.Read(b)
 }
@@ -123,27 +108,31 @@ func (r *jsonRows) Read(b []byte) (int, error) {
 func (r *jsonRows) open() error {
 	r.columns = map[string]int{}
 	var names []string
-	for len(r.sample) < jsonSampleRows && r.d.InputOffset() < jsonSampleBytes {
-		fields, err := r.next()
+	for bytes := 0; len(r.sample) < jsonSampleRows && bytes < jsonSampleBytes; {
+		object, err := r.next()
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
 			return err
 		}
-		for _, f := range fields {
-			if _, known := r.columns[f.name]; !known {
-				r.columns[f.name] = len(names)
-				names = append(names, f.name)
+		r.members(object, r.name[:0], 1, func(name, _ []byte) {
+			if _, known := r.columns[string(name)]; !known {
+				r.columns[string(name)] = len(names)
+				names = append(names, string(name))
 			}
-		}
-		r.sample = append(r.sample, fields)
+		})
+		r.sample, bytes = append(r.sample, slices.Clone(object)), bytes+len(object)
 	}
 	if len(r.sample) == 1 {
-		for _, f := range r.sample[0] {
-			if f.value[0] == '[' && len(f.value) > jsonListBytes {
-				return ingest.Inputf(r.path, "one object, whose %q is a long list; expected an object for each row", f.name)
+		long := ""
+		r.members(r.sample[0], r.name[:0], 1, func(name, value []byte) {
+			if value[0] == '[' && len(value) > jsonListBytes && long == "" {
+				long = string(name)
 			}
+		})
+		if long != "" {
+			return ingest.Inputf(r.path, "one object, whose %q is a long list; expected an object for each row", long)
 		}
 	}
 	r.cells = make([][]byte, len(names))
@@ -156,9 +145,12 @@ func (r *jsonRows) open() error {
 	return nil
 }
 
-// next decodes the next object; io.EOF behind the last.
-func (r *jsonRows) next() ([]jsonField, error) {
-	fields, err := r.object()
+// next returns the next object, until the next call; io.EOF behind the last.
+func (r *jsonRows) next() ([]byte, error) {
+	object, err := r.cut()
+	if err == nil && !json.Valid(object) {
+		err = json.Unmarshal(object, new(json.RawMessage)) // says where
+	}
 	if err != nil && err != io.EOF && !errors.Is(err, ingest.ErrInput) {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = errors.New("the file ends within it")
@@ -166,60 +158,164 @@ func (r *jsonRows) next() ([]jsonField, error) {
 		err = ingest.Inputf(r.path, "object %d: %v", r.row+1, err)
 	}
 	r.row++
-	return fields, err
+	return object, err
 }
 
-func (r *jsonRows) object() ([]jsonField, error) {
-	r.in.read = 0
-	if r.array && !r.d.More() {
+// cut reads the next object up to its last brace.
+func (r *jsonRows) cut() ([]byte, error) {
+	if r.ended {
 		return nil, io.EOF
 	}
-	t, err := r.d.Token()
-	if err == nil && !r.began && t == json.Delim('[') {
-		if r.began, r.array = true, true; !r.d.More() {
+	c, err := r.byte()
+	switch {
+	case err == io.EOF && r.array:
+		return nil, io.ErrUnexpectedEOF
+	case err != nil:
+		return nil, err
+	case !r.began && c == '[':
+		r.array = true
+		if c, err = r.byte(); err == nil && c == ']' {
+			r.ended = true
 			return nil, io.EOF
 		}
-		t, err = r.d.Token()
+	case r.array && c == ']':
+		r.ended = true
+		return nil, io.EOF
+	case r.array && c == ',':
+		c, err = r.byte()
+	case r.array:
+		return nil, fmt.Errorf("invalid character %q after an object of an array", c)
 	}
-	r.began = true
 	if err != nil {
-		return nil, err
+		return nil, unexpected(err)
 	}
-	if t != json.Delim('{') {
-		return nil, fmt.Errorf("%v, expected an object", t)
+	if r.began = true; c != '{' {
+		return nil, r.noObject(c)
 	}
-	return members(r.d, nil, "", 1)
+	r.object = append(r.object[:0], c)
+	depth, text, escaped := 1, false, false
+	for {
+		part, err := r.in.ReadSlice('}')
+		for _, c := range part {
+			switch {
+			case escaped:
+				escaped = false
+			case text && c == '\\':
+				escaped = true
+			case c == '"':
+				text = !text
+			case text:
+			case c == '{':
+				depth++
+			case c == '}':
+				depth--
+			}
+		}
+		switch r.object = append(r.object, part...); {
+		case depth == 0: // the last of part
+			return r.object, nil
+		case len(r.object) > jsonRowBytesMax:
+			return nil, errJSONLong
+		case err != nil && err != bufio.ErrBufferFull:
+			return nil, unexpected(err)
+		}
+	}
 }
 
-// members decodes what follows the brace of an object, up to its end.
-func members(d *json.Decoder, out []jsonField, prefix string, depth int) ([]jsonField, error) {
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return nil, unexpected(err)
-		}
-		f := jsonField{name: prefix + t.(string)} // a key is one, or Token fails
-		if err := d.Decode(&f.value); err != nil {
-			return nil, unexpected(err)
-		}
-		if f.value[0] != '{' {
-			out = append(out, f)
-			continue
-		}
-		if depth == jsonDepthMax {
-			continue
-		}
-		inner := json.NewDecoder(bytes.NewReader(f.value))
-		if _, err := inner.Token(); err != nil {
-			return nil, err
-		}
-		if out, err = members(inner, out, f.name+".", depth+1); err != nil {
-			return nil, err
+var errJSONLong = fmt.Errorf("an object of more than %d MiB, expected one for each row", jsonRowBytesMax>>20)
+
+// byte returns the next one that is not white.
+func (r *jsonRows) byte() (byte, error) {
+	for {
+		c, err := r.in.ReadByte()
+		if err != nil || c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return c, err
 		}
 	}
-	_, err := d.Token()
-	return out, unexpected(err)
 }
+
+// noObject says what begins with c and is none.
+func (r *jsonRows) noObject(c byte) error {
+	rest, _ := r.in.Peek(20)
+	if k := bytes.IndexAny(rest, " \t\r\n,]}"); k >= 0 {
+		rest = rest[:k]
+	}
+	return fmt.Errorf("%s, expected an object", append([]byte{c}, rest...))
+}
+
+// members calls fn with the name, behind prefix, and the value of each member of a valid object, and of the objects in it.
+func (r *jsonRows) members(object, prefix []byte, depth int, fn func(name, value []byte)) {
+	for at := space(object, 1); object[at] != '}'; {
+		end := valueEnd(object, at)
+		name := append(prefix, keyOf(object[at:end])...)
+		at = space(object, space(object, end)+1) // behind the colon
+		end = valueEnd(object, at)
+		if value := object[at:end]; value[0] != '{' {
+			fn(name, value)
+		} else if depth < jsonDepthMax {
+			r.members(value, append(name, '.'), depth+1, fn)
+		}
+		if at = space(object, end); object[at] == ',' {
+			at = space(object, at+1)
+		}
+		if depth == 1 {
+			r.name = name[:0] // its memory grows
+		}
+	}
+}
+
+// keyOf is a key in quotes as text.
+func keyOf(key []byte) []byte {
+	text := ""
+	if bytes.IndexByte(key, '\\') < 0 && utf8.Valid(key) || json.Unmarshal(key, &text) != nil {
+		return key[1 : len(key)-1]
+	}
+	return []byte(text)
+}
+
+// space is where white space from at on ends, of valid JSON.
+func space(b []byte, at int) int {
+	for b[at] == ' ' || b[at] == '\t' || b[at] == '\n' || b[at] == '\r' {
+		at++
+	}
+	return at
+}
+
+// valueEnd is where the value that begins at at ends, of a valid object.
+func valueEnd(b []byte, at int) int {
+	depth := 0
+	for ; ; at++ {
+		switch b[at] {
+		case '"':
+			for at++; b[at] != '"'; at++ {
+				if b[at] == '\\' {
+					at++
+				}
+			}
+			if depth == 0 {
+				return at + 1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth == 0 { // of the object: a number or a word ends
+				return at
+			}
+			if depth--; depth == 0 {
+				return at + 1
+			}
+		case ',', ':', ' ', '\t', '\n', '\r':
+			if depth == 0 {
+				return at
+			}
+		}
+	}
+}
+
+// failing is a reader of an error.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // unexpected is err, where a file ends within an object.
 func unexpected(err error) error {
@@ -230,15 +326,15 @@ func unexpected(err error) error {
 }
 
 // write writes a row.
-func (r *jsonRows) write(fields []jsonField) {
+func (r *jsonRows) write(object []byte) {
 	for k := range r.cells {
 		r.cells[k] = nil
 	}
-	for _, f := range fields {
-		if k, known := r.columns[f.name]; known {
-			r.cells[k] = cell(f.value)
+	r.members(object, r.name[:0], 1, func(name, value []byte) {
+		if k, known := r.columns[string(name)]; known {
+			r.cells[k] = cell(value)
 		}
-	}
+	})
 	r.line()
 }
 
@@ -253,7 +349,7 @@ func (r *jsonRows) line() {
 }
 
 // cell is a value as a field of comma-separated text.
-func cell(v json.RawMessage) []byte {
+func cell(v []byte) []byte {
 	switch v[0] {
 	case 'n':
 		return nil
@@ -262,6 +358,9 @@ func cell(v json.RawMessage) []byte {
 	case 'f':
 		return []byte("False")
 	case '"':
+		if plain := bytes.IndexByte(v, '\\') < 0 && utf8.Valid(v); plain && len(v) > 2 { // a text of one line without quotes
+			return v
+		}
 		var text string
 		if json.Unmarshal(v, &text) != nil {
 			return quoted(string(v))
@@ -269,7 +368,7 @@ func cell(v json.RawMessage) []byte {
 		return quoted(text)
 	case '[':
 		var texts []string
-		if json.Unmarshal(v, &texts) == nil {
+		if first := v[space(v, 1)]; (first == '"' || first == ']' || first == 'n') && json.Unmarshal(v, &texts) == nil {
 			return quoted(strings.Join(texts, "|"))
 		}
 		return quoted(string(v))

@@ -44,7 +44,7 @@ func TestJSONRows(t *testing.T) {
 		t.Errorf("%d lines (%v), %q", len(lines), err, lines[0])
 	}
 	for text, want := range map[string]string{
-		`{"a": 1} 2`: "object 2: 2, expected an object", `[1]`: "object 1: 1, expected an object", `{"a": 1`: "object 1: the file ends within it", `{"a" 1}`: "object 1: expected colon",
+		`{"a": 1} 2`: "object 2: 2, expected an object", `[1]`: "object 1: 1, expected an object", `{"a": 1`: "object 1: the file ends within it", `{"a" 1}`: "object 1: invalid character '1' after object key", `[{"a": 1}`: "object 2: the file ends within it", `[`: "object 1: the file ends within it",
 		`{"a": 1}{"a": tru}`: "object 2: invalid character", `[{"a": 1} {"a": 2}]`: "object 2: invalid character", `{"a": [` + strings.Repeat("1, ", 400) + `1]}`: `whose "a" is a long list`,
 		`{"a": "` + strings.Repeat("x", 40<<20) + `"}`: "an object of more than 16 MiB",
 	} {
