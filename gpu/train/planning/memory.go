@@ -134,6 +134,12 @@ func (y *Memory) Evaluator(st *store.Store, dev gpu.Device, bytes int64) (*eval.
 
 // evalBytes is evaluation's part of a budget: its share, or what it needs.
 func (y *Memory) evalBytes(memory int64) int64 {
+	model := y.Cfg.ModelConfig(y.Shape)
+	// Of features that the run holds it reads nothing: it has its part of what is left beside these and the model, or tiles of some partitions.
+	if y.Cfg.Sparse != nil && model.StreamsProducts() {
+		table, sorted := y.sparseBytes()
+		return max(budget.Share(memory, budget.ProgramBytes+table+sorted+y.copyBytes()+y.worst(0), budget.EvalShare), 2*y.eval, 1)
+	}
 	return max(budget.Share(memory, budget.ProgramBytes, budget.EvalShare), y.eval, 1)
 }
 
@@ -243,7 +249,7 @@ func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
 		n := table + sorted + y.history(capacity) + y.degreeBytes(capacity) + y.deviceBooks(capacity) + y.aloneBytes() + y.sampledBytes(capacity) + copies + y.seedBytes() + y.labelBytes()
 		if memory > 0 {
 			n += y.batchBytes(memory, capacity) - budget.Share(memory, budget.ProgramBytes, budget.BatchShare)
-			n += max(0, y.eval-budget.Share(memory, budget.ProgramBytes, budget.EvalShare))
+			n += y.evalBytes(memory) - max(1, budget.Share(memory, budget.ProgramBytes, budget.EvalShare))
 		}
 		return n
 	}

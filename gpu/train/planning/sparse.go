@@ -51,12 +51,8 @@ func holdSparse(c *config.Config, ctx context.Context, st *store.Store, info gpu
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, y.Close()) }()
-	p, err := y.Planned(d.MemoryBytes)
-	if err == nil && p.Choice.Policy != macro.Memory { // nothing is absent of what has all features in memory
-		y.Cfg.Plan = macro.Memory
-		_, err = y.Planned(d.MemoryBytes)
-	}
-	if errors.Is(err, store.ErrBudget) {
+	y.Cfg.Plan = macro.Memory // which plan auto is where there is room for it
+	if _, err = y.Planned(d.MemoryBytes); errors.Is(err, store.ErrBudget) {
 		return nil, err, nil
 	} else if err != nil {
 		return nil, nil, err
