@@ -15,7 +15,7 @@ var Axes = []Axis{
 	{"split", []string{"even", "none", "notrain", "novalid", "notest", "one"}},
 	{"columns", []string{"1", "0", "2"}},
 	{"width", []string{"5", "1", "2", "3", "8", "17", "31", "64", "70", "4000"}},
-	{"values", []string{"normal", "zero", "large", "tiny"}},
+	{"values", []string{"normal", "zero", "large", "tiny", "words"}}, // words: few are other than 0
 	{"weights", []string{"no", "yes", "zero", "negative"}},
 	{"times", []string{"no", "yes", "equal"}},
 	{"edgefeatures", []string{"0", "1", "4"}},

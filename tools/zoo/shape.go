@@ -240,6 +240,10 @@ func (s *shaper) value(kind string) float32 {
 		return float32(x * 1e30)
 	case "tiny":
 		return float32(x * 1e-39) // below the least normal number
+	case "words":
+		if s.rng.IntN(48) > 0 {
+			return 0
+		}
 	}
 	return float32(x)
 }
