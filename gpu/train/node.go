@@ -174,6 +174,7 @@ func (o *opening) openStore(ctx context.Context) (err error) {
 			return err
 		}
 		o.closes(o.sparse.Close)
+		s.looked += 2 * of.DenseBytes() // once to count its elements
 	}
 	if b, ok := s.it.(*buffer.Buffer); ok && s.vectors != nil {
 		s.vectors.it = b

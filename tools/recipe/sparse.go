@@ -38,7 +38,7 @@ func sparseFeature(ctx context.Context, p *ingest.Prospect, in *ingest.Options) 
 					n++
 				}
 			}
-			of.Rows, of.Elements, of.Most = of.Rows+1, of.Elements+int64(n), max(of.Most, n)
+			of.Row(n)
 		}
 		if of.Rows >= lookRows && !of.Few() {
 			return errDense

@@ -13,7 +13,6 @@ import (
 	"github.com/gstore/gstore/gpu/train/bound"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/gpu/train/history"
-	"github.com/gstore/gstore/gpu/train/sparse"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -134,9 +133,8 @@ func (y *Memory) Evaluator(st *store.Store, dev gpu.Device, bytes int64) (*eval.
 
 // evalBytes is evaluation's part of a budget: its share, or what it needs.
 func (y *Memory) evalBytes(memory int64) int64 {
-	model := y.Cfg.ModelConfig(y.Shape)
 	// Of features that the run holds it reads nothing: it has its part of what is left beside these and the model, or tiles of some partitions.
-	if y.Cfg.Sparse != nil && model.StreamsProducts() {
+	if model := y.Cfg.ModelConfig(y.Shape); y.Cfg.Sparse != nil && model.StreamsProducts() {
 		table, sorted := y.sparseBytes()
 		return max(budget.Share(memory, budget.ProgramBytes+table+sorted+y.copyBytes()+y.worst(0), budget.EvalShare), 2*y.eval, 1)
 	}
@@ -408,7 +406,6 @@ const HoldsDevice = "device's rows"
 type Counted struct {
 	draws    map[[2]int]*bound.Sampled // by these two numbers
 	Readings int                       // of the graph
-	sparse   *sparse.Counts            // of the one feature, once it was counted
 }
 
 // of is y's, counted if it was not.

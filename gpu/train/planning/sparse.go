@@ -40,7 +40,7 @@ func holdSparse(c *config.Config, ctx context.Context, st *store.Store, info gpu
 	if bytes := int64(m.Nodes) * int64(column.RowBytes()); c.MemoryBytes > 0 && bytes > countedBytes && some.Of(m.Nodes) > surelyMore*c.MemoryBytes {
 		return nil, nil, nil
 	}
-	of, err := once.elements(ctx, st, column)
+	of, err := sparse.Count(ctx, st, column)
 	if err != nil || !of.Few() {
 		return nil, nil, err
 	}
@@ -58,19 +58,8 @@ func holdSparse(c *config.Config, ctx context.Context, st *store.Store, info gpu
 		return nil, nil, err
 	}
 	*c = d
-	return []string{fmt.Sprintf("%.2g %% of feature %s are not 0: these are in memory, %s instead of %s, and they alone are multiplied",
+	return []string{fmt.Sprintf("%.2g %% of feature %s are not 0: these are in memory, %s instead of %s, and they alone are multiplied; the feature is read twice as the run begins",
 		100*float64(of.Elements)/float64(of.Rows)/float64(of.Cols), column.Name, blocks.SizeText(of.Bytes()), blocks.SizeText(of.DenseBytes()))}, nil, nil
-}
-
-// elements counts a column's once.
-func (c *Counted) elements(ctx context.Context, st *store.Store, column *store.ColumnInfo) (of sparse.Counts, err error) {
-	if c.sparse == nil {
-		if of, err = sparse.Count(ctx, st, column); err != nil {
-			return of, err
-		}
-		c.sparse = &of
-	}
-	return *c.sparse, nil
 }
 
 // sparseBytes is what a feature that is mostly 0 takes in memory, and the order of a mini-batch's elements by column.

@@ -58,8 +58,13 @@ func (c *Counts) Add(rows []float32) {
 				n++
 			}
 		}
-		c.Rows, c.Elements, c.Most = c.Rows+1, c.Elements+int64(n), max(c.Most, n)
+		c.Row(n)
 	}
+}
+
+// Row counts a row of so many elements other than 0.
+func (c *Counts) Row(elements int) {
+	c.Rows, c.Elements, c.Most = c.Rows+1, c.Elements+int64(elements), max(c.Most, elements)
 }
 
 // Few reports whether few enough elements are not 0.

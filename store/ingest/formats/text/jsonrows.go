@@ -65,7 +65,8 @@ type jsonRows struct {
 	in      *bufio.Reader
 	began   bool
 	array   bool
-	ended   bool // the array
+	ended   bool  // the array
+	err     error // that the objects end with, once they are handed out
 	row     int64
 	columns map[string]int
 	sample  [][]byte // objects that are not handed out yet
@@ -86,20 +87,17 @@ func (r *jsonRows) Read(b []byte) (int, error) {
 			return 0, err
 		}
 	}
-	for r.out.Len() < len(b) {
+	for r.err == nil && r.out.Len() < len(b) {
 		var object []byte
 		if len(r.sample) > 0 {
 			object, r.sample = r.sample[0], r.sample[1:]
-		} else {
-			var err error
-			if object, err = r.next(); err != nil && r.out.Len() > 0 {
-				r.in = bufio.NewReader(failing{err}) // for the next call
-				break
-			} else if err != nil {
-				return 0, err
-			}
+		} else if object, r.err = r.next(); r.err != nil {
+			break
 		}
 		r.write(object)
+	}
+	if r.out.Len() == 0 && r.err != nil {
+		return 0, r.err
 	}
 	return r.out.Read(b)
 }
@@ -311,11 +309,6 @@ func valueEnd(b []byte, at int) int {
 		}
 	}
 }
-
-// failing is a reader of an error.
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // unexpected is err, where a file ends within an object.
 func unexpected(err error) error {
