@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gstore/gstore/store"
 )
@@ -171,14 +172,32 @@ func (o *Option[C]) isSet(c *C) bool {
 // structField is the field of C, found by its address.
 func (o *Option[C]) structField() reflect.StructField {
 	c := new(C)
-	at := reflect.ValueOf(o.Field(c)).Pointer()
-	v := reflect.ValueOf(c).Elem()
-	for _, f := range reflect.VisibleFields(v.Type()) {
-		if f.IsExported() && !f.Anonymous && v.FieldByIndex(f.Index).Addr().Pointer() == at && f.Type.Size() > 0 {
-			return f
+	at := reflect.ValueOf(o.Field(c)).Pointer() - reflect.ValueOf(c).Pointer()
+	f, ok := fieldsOf(reflect.TypeFor[C]())[at]
+	if !ok {
+		panic("options: an option's field is none of its configuration") // a programming error
+	}
+	return f
+}
+
+// known are the fields of the configurations that were asked for, by their types: every command asks for all of them.
+var known sync.Map
+
+// fieldsOf are the fields that a configuration of type t may store, those of the structs that it embeds too, by their
+// offsets in bytes.
+func fieldsOf(t reflect.Type) map[uintptr]reflect.StructField {
+	if fields, ok := known.Load(t); ok {
+		return fields.(map[uintptr]reflect.StructField)
+	}
+	fields := map[uintptr]reflect.StructField{}
+	v := reflect.New(t).Elem()
+	for _, f := range reflect.VisibleFields(t) {
+		if f.IsExported() && !f.Anonymous && f.Type.Size() > 0 {
+			fields[v.FieldByIndex(f.Index).Addr().Pointer()-v.Addr().Pointer()] = f
 		}
 	}
-	panic("options: an option's field is none of its configuration") // a programming error
+	known.Store(t, fields)
+	return fields
 }
 
 // name is the field's JSON name, "-" for one that is not stored.

@@ -472,7 +472,7 @@ func TestTableBeganAfresh(t *testing.T) {
 		}
 		return nil
 	}
-	for k := 0; ; k += storetest.Every(5) {
+	for k := 0; ; k += storetest.Every(12) {
 		fs := base.CrashClone(vfs.CrashCloneCfg{})
 		var mu sync.Mutex
 		n := -1

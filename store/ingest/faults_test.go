@@ -225,9 +225,9 @@ func TestErrorAtEveryOperation(t *testing.T) {
 			err     error
 			step    int
 		}{
-			{"once", nil, false, errorfs.ErrInjected, storetest.Every(7)},
-			{"from then on", nil, true, errorfs.ErrInjected, storetest.Every(17)},
-			{"disk full", writes, true, syscall.ENOSPC, storetest.Every(7)},
+			{"once", nil, false, errorfs.ErrInjected, storetest.Every(17)},
+			{"from then on", nil, true, errorfs.ErrInjected, storetest.Every(37)},
+			{"disk full", writes, true, syscall.ENOSPC, storetest.Every(17)},
 		} {
 			t.Run(name+"/"+mode.name, func(t *testing.T) {
 				failed := 0

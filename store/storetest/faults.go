@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 
@@ -19,17 +18,9 @@ import (
 // CrashDir is where [CommitOn] makes its store on a disk of [NewDisk].
 const CrashDir = "/disk/store"
 
-// fullEnv in the environment makes tests try Every crash point, operation and damage; otherwise they try
-// every few of them, evenly spread, so that a package's tests take less than a minute under the race detector.
-const fullEnv = "GSTORE_FULL_TESTS"
-
-// Every returns step, three of them under the race detector, or 1 where everything is to be tried.
-func Every(step int) int {
-	if os.Getenv(fullEnv) != "" {
-		return 1
-	}
-	return step * race.Every(3)
-}
+// Every is how far a loop over crash points, operations or damages goes on at a time: step, three of them with the race
+// detector on, or 1 where all are asked for.
+func Every(step int) int { return race.Sample(step, 3*step) }
 
 // Tiny makes a tiny graph, so that there are hundreds of crash points rather than thousands.
 func Tiny(seed uint64) *Graph {

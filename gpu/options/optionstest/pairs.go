@@ -101,7 +101,7 @@ func (x *Pairs[C]) Run(t *testing.T) {
 	n := 0
 	for i, a := range names {
 		for _, b := range names[i+1:] {
-			if n++; n%race.Every(9) == 0 { // what races in one pair does in many
+			if n++; n%race.Every(12) == 0 { // what races in one pair does in many
 				x.pair(t, run, a, b)
 			}
 		}

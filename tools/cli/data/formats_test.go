@@ -15,6 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/tools/cli"
 	"github.com/gstore/gstore/tools/cli/clitest"
 )
@@ -338,7 +339,7 @@ func TestFormats(t *testing.T) {
 		t.Fatalf("losses %v of the reference, expected two that fall", wantLoss)
 	}
 	_, wantEdges := ingestFiles(t, nil, clitest.Put(t, t.TempDir(), map[string][]byte{"edge_index.npy": c.Ends()}))
-	for _, f := range formatCases() {
+	for k, f := range formatCases() {
 		t.Run(f.name, func(t *testing.T) {
 			dir, got := f.ingest(t, c)
 			want := want
@@ -348,7 +349,7 @@ func TestFormats(t *testing.T) {
 			if !maps.Equal(got, want) {
 				t.Errorf("files %v differ from the reference's %v", sizes(got), sizes(want))
 			}
-			if !f.edgesOnly {
+			if !f.edgesOnly && k%race.Sample(8, 8) == 0 { // equal files are one store
 				if loss := train(dir, "1"); !slices.Equal(loss, wantLoss[:1]) {
 					t.Errorf("losses %v, expected %v", loss, wantLoss[:1])
 				}

@@ -24,7 +24,7 @@ func TestIngestKeepsItsBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, args := range [][]string{
+	for k, args := range [][]string{
 		{},
 		{"--undirected"},
 		{"--undirected", "--partitioner", "random", "--precompute-hops", "1"},
@@ -33,6 +33,9 @@ func TestIngestKeepsItsBudget(t *testing.T) {
 		{"--partitions", "1", "--partitioner", "random"},
 		{"--partitions", "1", "--partitioner", "random", "--precompute-hops", "1"},
 	} {
+		if k%2 == 0 && race.Sample(2, 2) > 1 {
+			continue
+		}
 		clitest.KeepsBudget(t, fresh, append([]string{"ingest", in, dir, "--quiet"}, args...)...)
 	}
 	clitest.KeepsBudget(t, nil, "partition", dir, "--partitioner", "fennel", "--partitions", "3", "--quiet")

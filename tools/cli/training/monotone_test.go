@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/tools/cli/clitest"
 )
 
@@ -27,7 +28,10 @@ func TestBudgetsAreMonotone(t *testing.T) {
 		in := filepath.Join(dir, g.name)
 		clitest.MustRun(t, append(append([]string{"generate", g.generate[0], in}, g.generate[1:]...), "--quiet")...)
 		accepted := 0
-		for _, mib := range g.mib {
+		for k, mib := range g.mib {
+			if k%race.Sample(2, 4) != 0 {
+				continue
+			}
 			made, mem := fmt.Sprintf("%s.%d", in, mib), fmt.Sprintf("%dMiB", mib)
 			args := append([]string{"ingest", in, made, "--mem", mem, "--quiet"}, g.ingest...)
 			code, _, said := clitest.Run(t, args...)

@@ -17,14 +17,14 @@ func TestMemoryUnasked(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector takes memory of its own")
 	}
-	const limit = 250 << 20
+	const limit = 200 << 20
 	group, err := cgroup.New("gstore-test", limit)
 	if err != nil {
 		t.Skipf("no cgroup with a limit of memory can be made here: %v", err)
 	}
 	t.Cleanup(group.Remove)
 	in, dir := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "store")
-	clitest.MustRun(t, "generate", "sbm", in, "--nodes", "40001", "--edges", "200001", "--features", "1500", "--classes", "6", "--quiet")
+	clitest.MustRun(t, "generate", "sbm", in, "--nodes", "40001", "--edges", "200001", "--features", "1000", "--classes", "6", "--quiet")
 	for _, args := range [][]string{
 		{"ingest", in, dir, "--partitions", "40", "--quiet"},
 		{"train", dir, "--epochs", "1"},
@@ -42,7 +42,7 @@ func TestMemoryUnasked(t *testing.T) {
 			t.Fatalf("gstore %v within %d MiB: %v: %s", args, limit>>20, err, said)
 		}
 		told := slices.Contains([]string{"train", "eval", "predict", "partition"}, args[0])
-		if strings.Contains(string(said), "memory: at most 187.5 MiB, three quarters of what this process's cgroup allows") != told {
+		if strings.Contains(string(said), "memory: at most 150.0 MiB, three quarters of what this process's cgroup allows") != told {
 			t.Errorf("gstore %v says of its memory: %s", args, said)
 		}
 	}
