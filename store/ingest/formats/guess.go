@@ -24,7 +24,7 @@ var otherKinds = []struct {
 	{[]string{".xlsx", ".xls", ".ods"}, nil, "a spreadsheet is not read: save its sheets as CSV or Parquet"},
 	{[]string{".gml", ".graphml", ".gexf", ".graphml.xml", ".net"}, nil, "not read; in Python, gstore.ingest takes the graph that networkx or igraph reads from it"},
 	{[]string{".ttl", ".rdf", ".owl", ".trig", ".jsonld"}, nil, "RDF is read as N-Triples: riot --output=ntriples of Apache Jena, or rdflib, writes them"},
-	{[]string{".pt", ".pkl", ".pickle"}, []string{"ind."}, "not read; in Python, gstore.ingest takes the Data or HeteroData of PyG that it holds"},
+	{[]string{".pkl", ".pickle"}, []string{"ind."}, "not read; in Python, gstore.ingest takes the Data or HeteroData of PyG that it holds"},
 	{[]string{".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar"}, nil, "an archive is not read: unpack it, and ingest the folder"},
 }
 

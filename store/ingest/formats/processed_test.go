@@ -95,11 +95,11 @@ func TestSaved(t *testing.T) {
 		pickle  string
 		members map[string][]byte
 	}{
-		"2 elements from 1 of 16 bytes": {pickledTensors, storage},
-		"no data/0":                     {pickledTensors, nil},
-		"expected an integer":           {pickledCall, nil},
-		"no pickle of a dictionary":     {pickledSplit[:80], nil},
-		"instruction 0x3c":              {"PHg+", nil},
+		"16 bytes from element 1 of 16 bytes": {pickledTensors, storage},
+		"no array \"split_dict/data/0\"":      {pickledTensors, nil},
+		"expected an integer":                 {pickledCall, nil},
+		"no pickle of numbers":                {pickledSplit[:80], nil},
+		"instruction 0x3c":                    {"PHg+", nil},
 	} {
 		if got, err := open(of.pickle, of.members); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, %v, expected %q", got, err, want)

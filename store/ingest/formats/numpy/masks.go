@@ -2,6 +2,7 @@ package numpy
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/files"
@@ -47,6 +48,28 @@ func MaskIDs(a *Array, nodes int64) ([]parts.IDs, error) {
 		}
 	}
 	return out, nil
+}
+
+// AddSplits adds as many splits as a part has lists of nodes; a part with one list has it in all of them.
+func AddSplits(s *parts.Source, where string, found map[uint8][]parts.IDs) error {
+	splits := 0
+	for _, ids := range found {
+		splits = max(splits, len(ids))
+	}
+	for k := range splits {
+		split, name := parts.Split{}, "split"
+		for part, ids := range found {
+			if n := len(ids); n != 1 && n != splits {
+				return ingest.Inputf(where, "masks of %d splits beside those of %d", n, splits)
+			}
+			split[part] = ids[min(k, len(ids)-1)]
+		}
+		if k > 0 {
+			name = fmt.Sprintf("split_%d", k)
+		}
+		s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, name)
+	}
+	return nil
 }
 
 // ValueIDs streams the nodes of which an array of a small integer each has the value.

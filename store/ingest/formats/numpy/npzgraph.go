@@ -1,7 +1,6 @@
 package numpy
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -107,7 +106,7 @@ func npzLabels(s *parts.Source, a *Archive) error {
 }
 
 func npzSplit(s *parts.Source, a *Archive) error {
-	found, splits := map[uint8][]parts.IDs{}, 0
+	found := map[uint8][]parts.IDs{}
 	for part, names := range map[uint8][]string{
 		store.SplitTrain: {"train"}, store.SplitValid: {"valid", "val"}, store.SplitTest: {"test"},
 	} {
@@ -136,20 +135,6 @@ func npzSplit(s *parts.Source, a *Archive) error {
 				return err
 			}
 		}
-		splits = max(splits, len(found[part]))
 	}
-	for k := range splits {
-		split, name := parts.Split{}, "split"
-		for part, ids := range found {
-			if n := len(ids); n != 1 && n != splits {
-				return ingest.Inputf(a.Path, "masks of %d splits beside those of %d", n, splits)
-			}
-			split[part] = ids[min(k, len(ids)-1)]
-		}
-		if k > 0 {
-			name = fmt.Sprintf("split_%d", k)
-		}
-		s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, name)
-	}
-	return nil
+	return AddSplits(s, a.Path, found)
 }

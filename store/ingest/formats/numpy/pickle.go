@@ -5,24 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
-)
-
-// Values of a pickle: int64, bool, nil, string, []byte, []any (tuples), map[string]any, and
-type (
-	global     string   // what is named, "module name"
-	persistent []any    // a tuple that stands for what lies outside of the pickle
-	pickled    struct { // what calling global with args would make
-		global string
-		args   []any
-		state  any // that it would be given then
-	}
 )
 
 // pickleMark is where a tuple's or a dictionary's items begin.
 type pickleMark struct{}
 
-var errPickle = errors.New("no pickle of a dictionary of numbers and arrays")
+var errPickle = errors.New("no pickle of numbers, text, arrays and what holds them")
 
 // unpickle reads a pickle of protocol 2 to 5 as data.
 func unpickle(b []byte) (top any, err error) {
@@ -123,32 +113,60 @@ func (p *pickle) set(items []any) error {
 	if len(p.stack) == 0 || len(items)%2 != 0 {
 		return errPickle
 	}
-	dict, ok := p.stack[len(p.stack)-1].(map[string]any)
-	if !ok {
+	var d *Dict
+	switch to := p.stack[len(p.stack)-1].(type) {
+	case *Dict:
+		d = to
+	case *Object:
+		d = &to.Items
+	default:
 		return errPickle
 	}
 	for i := 0; i < len(items); i += 2 {
-		key, ok := items[i].(string)
-		if !ok {
-			return errPickle
-		}
-		dict[key] = items[i+1]
+		d.Keys, d.Values = append(d.Keys, keyOf(items[i])), append(d.Values, items[i+1])
 	}
 	return nil
 }
 
-// call replaces a function and its arguments by what they stand for.
-func (p *pickle) call() error {
-	ends, err := p.last(2)
+// keyOf is a key of a dictionary; bytes become text, so that keys can be compared.
+func keyOf(key any) any {
+	if b, ok := key.([]byte); ok {
+		return string(b)
+	}
+	return key
+}
+
+// add puts items at the end of the list on the stack.
+func (p *pickle) add(items []any) error {
+	if len(p.stack) == 0 {
+		return errPickle
+	}
+	switch to := p.stack[len(p.stack)-1].(type) {
+	case *List:
+		to.Items = append(to.Items, items...)
+	case *Object: // of a class that is a list
+	default:
+		return errPickle
+	}
+	return nil
+}
+
+// call replaces a function or a class, its arguments and, if named, those by name, by what they stand for.
+func (p *pickle) call(named bool) error {
+	n := 2
+	if named {
+		n++
+	}
+	ends, err := p.last(n)
 	if err != nil {
 		return err
 	}
-	fn, ok := ends[0].(global)
+	fn, _ := ends[0].(global) // what else can be called stands for nothing that is read
 	args, tuple := ends[1].([]any)
-	if !ok || !tuple {
+	if !tuple {
 		return errPickle
 	}
-	p.push(&pickled{global: string(fn), args: args})
+	p.push(&Object{Class: string(fn), Args: args})
 	return nil
 }
 
@@ -158,11 +176,11 @@ func (p *pickle) build() error {
 	if err != nil || len(p.stack) == 0 {
 		return errPickle
 	}
-	c, ok := p.stack[len(p.stack)-1].(*pickled)
+	c, ok := p.stack[len(p.stack)-1].(*Object)
 	if !ok {
 		return errPickle
 	}
-	c.state = state
+	c.State = state
 	return nil
 }
 
@@ -199,7 +217,9 @@ func (p *pickle) next() (done bool, err error) {
 	case '(':
 		p.push(pickleMark{})
 	case '}':
-		p.push(map[string]any{})
+		p.push(&Dict{})
+	case ']', 0x8f: // a list, a set
+		p.push(&List{})
 	case ')':
 		p.push([]any{})
 	case 'N':
@@ -231,11 +251,15 @@ func (p *pickle) value(op byte) (known bool, err error) {
 		} else if err == nil {
 			err = errPickle
 		}
-	case 'X', 0x8c, 0x8d:
-		b, err = p.sized(map[byte]uint64{'X': 4, 0x8c: 1, 0x8d: 8}[op])
+	case 'G':
+		if b, err = p.take(8); err == nil {
+			p.push(math.Float64frombits(binary.BigEndian.Uint64(b)))
+		}
+	case 'X', 0x8c, 0x8d, 'T', 'U': // the last two of Python 2, where bytes are text
+		b, err = p.sized(map[byte]uint64{'X': 4, 0x8c: 1, 0x8d: 8, 'T': 4, 'U': 1}[op])
 		p.push(string(b))
-	case 'B', 'C', 0x8e:
-		b, err = p.sized(map[byte]uint64{'B': 4, 'C': 1, 0x8e: 8}[op])
+	case 'B', 'C', 0x8e, 0x96:
+		b, err = p.sized(map[byte]uint64{'B': 4, 'C': 1, 0x8e: 8, 0x96: 8}[op])
 		p.push(b)
 	case 'c':
 		var module, name string
@@ -276,15 +300,32 @@ func (p *pickle) operation(op byte) error {
 		}
 	case 0x94:
 		return p.remember(uint64(len(p.memo)))
-	case 't', 'u':
+	case 't', 'u', 'e', 0x90, 0x91:
 		list, err := p.marked()
+		switch {
+		case err != nil:
+			return err
+		case op == 'u':
+			return p.set(list)
+		case op == 'e' || op == 0x90:
+			return p.add(list)
+		case op == 0x91:
+			p.push(&List{list})
+		default:
+			p.push(list)
+		}
+	case 'a':
+		item, err := p.last(1)
 		if err != nil {
 			return err
 		}
-		if op == 'u' {
-			return p.set(list)
-		}
-		p.push(list)
+		return p.add(item)
+	case '0':
+		_, err := p.pop()
+		return err
+	case '1':
+		_, err := p.marked()
+		return err
 	case 0x85, 0x86, 0x87:
 		list, err := p.last(int(op) - 0x84)
 		if err != nil {
@@ -297,8 +338,10 @@ func (p *pickle) operation(op byte) error {
 			return err
 		}
 		return p.set(pair)
-	case 'R':
-		return p.call()
+	case 'R', 0x81:
+		return p.call(false)
+	case 0x92:
+		return p.call(true)
 	case 'b':
 		return p.build()
 	case 'Q':
