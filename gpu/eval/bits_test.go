@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval/evaltest"
 	"github.com/gstore/gstore/gpu/nn"
@@ -23,6 +24,9 @@ func TestBitsWhateverTheTiles(t *testing.T) {
 		"rgcn": {Model: "rgcn", Bases: 3}, "rsage": {Model: "rsage"}, "rgat": {Model: "rgat", Heads: 2}, "hgt": {Model: "hgt", Heads: 2},
 	} {
 		for _, undirected := range []bool{true, false} {
+			if undirected && race.Enabled { // threads do the same in both
+				continue
+			}
 			t.Run(fmt.Sprintf("%s/undirected=%v", name, undirected), func(t *testing.T) {
 				g := evaltest.Random(t, 1500, 7, undirected)
 				model := model

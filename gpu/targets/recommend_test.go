@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/gpu/targets"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
@@ -97,6 +98,7 @@ func tastesUntil(t *testing.T, users int, last float64) (dir string) {
 // What comes again is recommended, and so is what those buy who bought the same; a saved model recommends what it was tested with, in a
 // store of other partitions, by other threads and within memory.
 func TestRecommendations(t *testing.T) {
+	race.SkipArithmetic(t)
 	dir := tastes(t, 400)
 	st, dev := open(t, dir, ingest.Options{}), device(t, 2)
 	train := func(task string, epochs int) *targets.Checkpoint {

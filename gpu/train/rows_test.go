@@ -50,7 +50,7 @@ func TestRowsAreMemorys(t *testing.T) {
 		"packed hop":      {RowReads: config.RowsPacked, PrecomputedHop: true, Features: []string{"x", "x.hop1"}},
 	}
 	for k, name := range slices.Sorted(maps.Keys(runs)) {
-		if k%race.Sample(2, 4) != 0 {
+		if k%race.Sample(2, 5) != 0 {
 			continue
 		}
 		c := runs[name]

@@ -282,10 +282,7 @@ func TestTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	step := int64(41)
-	if os.Getenv("GSTORE_FULL_TESTS") != "" {
-		step = 1
-	}
+	step := int64(storetest.Every(41))
 	used := l.Offset(0, 0, 1) // slot 0 holds the checkpoint
 	var b [1]byte
 	for at := int64(0); at < l.Size(); at += step {
