@@ -79,6 +79,9 @@ var known = []form{
 	{name: "pyg", file: ending(".pt", ".pth"), folder: layouts.IsPyG, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenPyG(o.FS, path)
 	}},
+	{name: "planetoid", file: layouts.IsPlanetoidFile, folder: layouts.IsPlanetoid, open: func(path string, o Options) (ingest.Source, error) {
+		return layouts.OpenPlanetoid(o.FS, path)
+	}},
 	{name: "npz", file: ending(".npz"), folder: holdsNPZ, open: openNPZ},
 	{name: "binary", file: ending(".bin", ".i32", ".i64", ".raw"), open: openPairs(false)},
 	{name: "binary64", open: openPairs(true)},

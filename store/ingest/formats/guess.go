@@ -18,14 +18,14 @@ import (
 
 // otherKinds are kinds of files that are not read, by the ends of their names, and what makes of them what is.
 var otherKinds = []struct {
-	endings, beginnings []string
-	instead             string
+	endings []string
+	instead string
 }{
-	{[]string{".xlsx", ".xls", ".ods"}, nil, "a spreadsheet is not read: save its sheets as CSV or Parquet"},
-	{[]string{".gml", ".graphml", ".gexf", ".graphml.xml", ".net"}, nil, "not read; in Python, gstore.ingest takes the graph that networkx or igraph reads from it"},
-	{[]string{".ttl", ".rdf", ".owl", ".trig", ".jsonld"}, nil, "RDF is read as N-Triples: riot --output=ntriples of Apache Jena, or rdflib, writes them"},
-	{[]string{".pkl", ".pickle"}, []string{"ind."}, "not read; in Python, gstore.ingest takes the Data or HeteroData of PyG that it holds"},
-	{[]string{".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar"}, nil, "an archive is not read: unpack it, and ingest the folder"},
+	{[]string{".xlsx", ".xls", ".ods"}, "a spreadsheet is not read: save its sheets as CSV or Parquet"},
+	{[]string{".gml", ".graphml", ".gexf", ".graphml.xml", ".net"}, "not read; in Python, gstore.ingest takes the graph that networkx or igraph reads from it"},
+	{[]string{".ttl", ".rdf", ".owl", ".trig", ".jsonld"}, "RDF is read as N-Triples: riot --output=ntriples of Apache Jena, or rdflib, writes them"},
+	{[]string{".pkl", ".pickle"}, "not read; in Python, gstore.ingest takes the Data or HeteroData of PyG that it holds"},
+	{[]string{".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar"}, "an archive is not read: unpack it, and ingest the folder"},
 }
 
 // openBetweenTypes opens a file of edges whose ends are called by two types, such as userId and movieId: their ids are no nodes of one
@@ -131,7 +131,7 @@ func likelyCommands(fs vfs.FS, dir string) string {
 	instead := ""
 	for _, e := range entries {
 		for _, k := range otherKinds {
-			if instead == "" && (ending(k.endings...)(strings.ToLower(e)) || slices.ContainsFunc(k.beginnings, func(b string) bool { return strings.HasPrefix(e, b) })) {
+			if instead == "" && ending(k.endings...)(strings.ToLower(e)) {
 				instead = fmt.Sprintf("; %s: %s", fs.PathJoin(dir, e), k.instead)
 			}
 		}

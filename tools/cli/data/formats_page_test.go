@@ -53,8 +53,8 @@ func savedKG() []byte {
 }
 
 // pageInputs writes what the page's commands read, by the path that they read it from, into the
-// working directory.
-func pageInputs(c *coraArrays, pygSet []byte) map[string]func(t *testing.T) {
+// working directory; pickles is the folder of files that Python wrote.
+func pageInputs(c *coraArrays, pickles string) map[string]func(t *testing.T) {
 	written := func(cases []formatCase, name, path string) func(t *testing.T) {
 		return func(t *testing.T) {
 			k := slices.IndexFunc(cases, func(f formatCase) bool { return f.name == name })
@@ -100,8 +100,19 @@ func pageInputs(c *coraArrays, pygSet []byte) map[string]func(t *testing.T) {
 			clitest.Put(t, "Flickr/raw", map[string][]byte{"adj_full.npz": npzFile(t, zip.Deflate, matrix), "feats.npy": clitest.NpyFile("<f8", "3, 1", make([]byte, 24)),
 				"class_map.json": []byte(`{"0": 1, "1": 0, "2": 1}`), "role.json": []byte(`{"tr": [0], "va": [1], "te": [2]}`)})
 		},
-		"Gowalla":   files(map[string][]byte{"Gowalla/train.txt": []byte("0 1 2\n1 0\n"), "Gowalla/test.txt": []byte("0 3\n")}),
-		"data/Cora": files(map[string][]byte{"data/Cora/processed/data.pt": pygSet, "data/Cora/processed/pre_filter.pt": []byte("any")}),
+		"Gowalla": files(map[string][]byte{"Gowalla/train.txt": []byte("0 1 2\n1 0\n"), "Gowalla/test.txt": []byte("0 3\n")}),
+		"data/Cora": func(t *testing.T) {
+			b, err := os.ReadFile(filepath.Join(pickles, "pyg", "set.pt"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			clitest.Put(t, "data/Cora/processed", map[string][]byte{"data.pt": b, "pre_filter.pt": []byte("any")})
+		},
+		"data/CiteSeer": func(t *testing.T) {
+			if err := os.CopyFS("data/CiteSeer/raw", os.DirFS(filepath.Join(pickles, "planetoid"))); err != nil {
+				t.Fatal(err)
+			}
+		},
 		"Reddit": func(t *testing.T) {
 			clitest.Put(t, "Reddit", map[string][]byte{"reddit_graph.npz": npzFile(t, zip.Store, matrix),
 				"reddit_data.npz": npzFile(t, zip.Store, map[string][]byte{"feature": clitest.NpyFile("<f4", "3, 1", make([]byte, 12)), "label": clitest.NpyInts([]int64{1, 0, 1}), "node_types": clitest.NpyInts([]int64{1, 2, 3})})})
@@ -168,11 +179,11 @@ func pageInputs(c *coraArrays, pygSet []byte) map[string]func(t *testing.T) {
 // TestFormatsPage runs every command of docs/formats.md as it stands there, on small files
 // where it looks for them, and verifies the store.
 func TestFormatsPage(t *testing.T) {
-	pygSet, err := os.ReadFile(filepath.Join("..", "..", "..", "store", "ingest", "formats", "testdata", "pyg", "set.pt"))
+	pickles, err := filepath.Abs(filepath.Join("..", "..", "..", "store", "ingest", "formats", "testdata"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	inputs := pageInputs(readCora(t), pygSet)
+	inputs := pageInputs(readCora(t), pickles)
 	lines := pageCommands(t)
 	if len(lines) < 15 {
 		t.Fatalf("%d commands were found on the page: %q", len(lines), lines)

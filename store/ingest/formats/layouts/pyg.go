@@ -84,7 +84,7 @@ func (s *pyg) tensor(of *pygPart, name string) (*numpy.Array, error) {
 		return nil, nil
 	}
 	if !numpy.IsTensor(v) {
-		return nil, ingest.Inputf(s.dir, "%s is no tensor", of.called(name))
+		return nil, ingest.Inputf(s.dir, "%s is no dense tensor (.to_dense() makes one of a sparse one)", of.called(name))
 	}
 	return s.file.Tensor(of.called(name), v)
 }

@@ -24,10 +24,10 @@ func (p *pygPart) called(name string) string {
 	return p.name + "." + name
 }
 
-// names are those of the attributes, in order.
+// names are those of the attributes that are not None, in order.
 func (p *pygPart) names() (names []string) {
-	for _, k := range p.attributes.Keys {
-		if name, ok := k.(string); ok && !slices.Contains(names, name) {
+	for i, k := range p.attributes.Keys {
+		if name, ok := k.(string); ok && p.attributes.Values[i] != nil && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -62,8 +62,10 @@ func (p *pygParts) find(path string, v any, depth int) error {
 	switch v := v.(type) {
 	case []any: // (graph, slices, class) of an InMemoryDataset
 		if len(v) > 0 {
-			if n := pygGraphs(v[min(1, len(v)-1)], 0); len(v) > 1 && n > 1 {
-				return ingest.Inputf(path, "%d graphs, expected one: gstore trains on one graph that is larger than memory, not on many", n)
+			if len(v) > 1 {
+				if n := pygGraphs(v[1], map[any]bool{}); n > 1 {
+					return ingest.Inputf(path, "%d graphs, expected one: gstore trains on one graph that is larger than memory, not on many", n)
+				}
 			}
 			return p.find(path, v[0], depth+1)
 		}
@@ -115,20 +117,26 @@ func mapping(o *numpy.Object) *numpy.Dict {
 }
 
 // pygGraphs is how many graphs the slices of a collated data set tell apart, each by the places where they begin and the last one ends;
-// 0 = they do not say. Those of several types are dictionaries in a dictionary.
-func pygGraphs(v any, depth int) (n int64) {
+// 0 = they do not say. Those of several types are dictionaries in a dictionary; seen are those that were looked at.
+func pygGraphs(v any, seen map[any]bool) (n int64) {
 	var values []any
 	switch d := v.(type) {
 	case *numpy.Dict:
 		values = d.Values
 	case *numpy.Object: // a dictionary with defaults
 		values = d.Items.Values
+	default:
+		return 0
 	}
+	if seen[v] {
+		return 0
+	}
+	seen[v] = true
 	for _, x := range values {
 		if places, ok := numpy.Length(x); ok {
 			n = max(n, places-1)
-		} else if depth < pygDepth {
-			n = max(n, pygGraphs(x, depth+1))
+		} else {
+			n = max(n, pygGraphs(x, seen))
 		}
 	}
 	return n

@@ -1,7 +1,6 @@
 package numpy
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -283,55 +282,9 @@ func (t *Torch) saved(name string, v any) (s Saved, err error) {
 		}
 		return s, err
 	}
-	o, ok := v.(*Object)
-	if !ok || !strings.HasSuffix(o.Class, "core.multiarray _reconstruct") { // numpy's: version, shape, dtype, order, bytes
+	x := ArrayIn(v)
+	if x == nil || x.Elem != blocks.Int64 || len(x.Shape) != 1 {
 		return s, wrong
 	}
-	state, _ := o.State.([]any)
-	if len(state) != 5 || !isInt64(state[2]) {
-		return s, wrong
-	}
-	b := bytesOf(state[4])
-	if shape, _ := state[1].([]any); len(shape) != 1 || shape[0] != int64(len(b)/8) {
-		return s, wrong
-	}
-	s.List = make([]int64, len(b)/8)
-	for i := range s.List {
-		s.List[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
-	}
-	return s, nil
-}
-
-// isInt64 reports whether v is numpy's dtype of int64, little-endian.
-func isInt64(v any) bool {
-	d, ok := v.(*Object)
-	if !ok || d.Class != "numpy dtype" || len(d.Args) == 0 || d.Args[0] != "i8" {
-		return false
-	}
-	state, _ := d.State.([]any)
-	return len(state) > 1 && state[1] == "<"
-}
-
-// bytesOf are bytes as pickles have them: by themselves, or, in old protocols, as text of Latin-1.
-func bytesOf(v any) []byte {
-	switch v := v.(type) {
-	case []byte:
-		return v
-	case *Object:
-		if text, ok := first(v.Args).(string); ok && v.Class == "_codecs encode" {
-			b := make([]byte, 0, len(text))
-			for _, r := range text {
-				b = append(b, byte(r))
-			}
-			return b
-		}
-	}
-	return nil
-}
-
-func first(list []any) any {
-	if len(list) == 0 {
-		return nil
-	}
-	return list[0]
+	return Saved{List: x.Integers()}, nil
 }

@@ -14,7 +14,7 @@ x = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
 data = Data(x=x, edge_index=edges, y=torch.tensor([0, 1, 1, 0]), edge_attr=torch.tensor([[0.5], [1.5], [2.5]]), name="four", year=torch.tensor([9, 8, 7, 6]),
             train_mask=mask(0, 1), val_mask=mask(2), test_mask=mask(3))
 torch.save(data, "data.pt")
-torch.save(data.to_dict(), "dictionary.pt")
+torch.save({**data.to_dict(), "pos": None, "edge_weight": None, "edge_type": None}, "dictionary.pt")
 collated, slices = InMemoryDataset.collate([data])
 torch.save((collated.to_dict(), slices, collated.__class__), "set.pt")
 torch.save((collated, slices), "set_2_0.pt")
