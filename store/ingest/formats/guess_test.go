@@ -129,7 +129,7 @@ func TestGuessedMeanings(t *testing.T) {
 		{"s.mtx", nil, "the numbers of rows, columns and entries"},
 		{"g.graphml", nil, "networkx"},
 		{"three.tsv", nil, "--columns src,relation,dst"},
-		{"cora", nil, "cora/ind.cora.x: not read; in Python"},
+		{"cora", nil, "cora: no ind.cora.y"},
 		{"a.tar.gz", nil, "unpack it"},
 		{"u.data", nil, "--columns user_id,item_id,weight,timestamp"},
 		{"kg.csv", nil, `may be "x_index" and "y_index", or "x_id" and "y_id"; --columns says which, in order, as relation,src,-,-,dst,-,-,score`},

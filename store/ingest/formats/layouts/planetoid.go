@@ -49,7 +49,7 @@ func planetoidNames(fs vfs.FS, dir string) (at string, names []string) {
 			continue
 		}
 		for _, e := range entries {
-			if name := planetoidOf(e); name != "" && strings.HasSuffix(e, ".graph") {
+			if name := planetoidOf(e); name != "" && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -95,6 +95,11 @@ func OpenPlanetoid(fs vfs.FS, path string) (ingest.Source, error) {
 		return nil, ingest.Inputf(path, "files of %d graphs, %s: give one of a graph's files, such as %s", len(names), strings.Join(names, ", "), fs.PathJoin(at, "ind."+names[0]+".graph"))
 	}
 	s := &planetoid{Source: parts.New("planetoid", path), fs: fs, path: fs.PathJoin(at, "ind."+names[0]+".")}
+	for _, end := range []string{"y", "allx", "ally", "tx", "ty", "test.index", "graph"} {
+		if file := s.path + end; !files.IsFile(fs, file) {
+			return nil, ingest.Inputf(path, "no %s", fs.PathBase(file))
+		}
+	}
 	for _, step := range []func() error{s.openRows, s.openTests, s.openGraph, s.openLabels} {
 		if err := step(); err != nil {
 			return nil, err
