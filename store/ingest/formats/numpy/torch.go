@@ -161,14 +161,14 @@ func (t *Torch) Tensor(name string, v any) (*Array, error) {
 		}
 		elements *= n
 	}
-	switch rows := first64(size); {
+	switch rows := lengthOf(size); {
 	case elements == 0 || inRows(size, stride):
 	case len(size) == 2 && stride[0] == 1 && stride[1] == rows:
 		a.Columns = true
 	default:
 		return nil, ingest.Inputf(where, "shape %v with strides %v, expected neighbouring elements: .contiguous() makes it so", size, stride)
 	}
-	a.Shape = []int64{first64(size)}
+	a.Shape = []int64{lengthOf(size)}
 	if len(size) > 1 {
 		dim := int64(1)
 		for _, n := range size[1:] {
@@ -212,8 +212,8 @@ func integers(v any) (out []int64, ok bool) {
 	return out, ok
 }
 
-// first64 is the length of the first dimension; 1 of a tensor without.
-func first64(size []int64) int64 {
+// lengthOf is the length of the first dimension; 1 of a tensor without.
+func lengthOf(size []int64) int64 {
 	if len(size) == 0 {
 		return 1
 	}
