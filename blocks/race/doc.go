@@ -5,8 +5,8 @@ package race
 
 import "os"
 
-// FullEnv in the environment makes tests try all cases, as tools/nightly does: every crash point, operation, damage and
-// pair of options. Otherwise the long ones try every few, evenly spread, so that all tests take minutes.
+// FullEnv in the environment makes tests try all cases, as tools/nightly does: every crash point, operation and damage.
+// Otherwise the long ones try every few, evenly spread, so that all tests take minutes.
 const FullEnv = "GSTORE_FULL_TESTS"
 
 // Every returns step where the race detector is on, else 1: how far a loop over cases of the same kind goes on at a time.

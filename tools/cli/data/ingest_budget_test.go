@@ -33,7 +33,7 @@ func TestIngestKeepsItsBudget(t *testing.T) {
 		{"--partitions", "1", "--partitioner", "random"},
 		{"--partitions", "1", "--partitioner", "random", "--precompute-hops", "1"},
 	} {
-		if k%2 == 0 && race.Sample(2, 2) > 1 {
+		if k%race.Sample(2, 2) != 1%race.Sample(2, 2) {
 			continue
 		}
 		clitest.KeepsBudget(t, fresh, append([]string{"ingest", in, dir, "--quiet"}, args...)...)

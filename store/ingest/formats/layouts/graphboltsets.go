@@ -74,7 +74,7 @@ func (s *boltFolder) openSets() error {
 	if len(labels.sets) == 0 {
 		return ingest.Inputf(s.metaPath(), "the sets of tasks[0] have no labels")
 	}
-	s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, boltSplit)
+	s.AddSplit(boltSplit, split)
 	s.AddColumn(ingest.ColumnSpec{Name: boltLabel, Role: store.RoleLabel, Elem: blocks.Float64, Dim: 1, Rows: s.Desc.Nodes}, labels.rows)
 	return nil
 }

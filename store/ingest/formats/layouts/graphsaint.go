@@ -80,7 +80,7 @@ func OpenGraphSAINT(fs vfs.FS, dir string) (ingest.Source, error) {
 		for part, key := range map[uint8]string{store.SplitTrain: "tr", store.SplitValid: "va", store.SplitTest: "te"} {
 			split[part] = roleIDs(fs, path, key)
 		}
-		s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, "split")
+		s.AddSplit("split", split)
 	}
 	return s, nil
 }

@@ -248,7 +248,7 @@ func (s *mariusFolder) openSets() error {
 		}
 	}
 	if len(split) > 0 && s.Desc.Task == store.TaskNode {
-		s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, "split")
+		s.AddSplit("split", split)
 		return nil
 	}
 	if len(split) > 0 {

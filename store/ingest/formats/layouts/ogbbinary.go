@@ -75,7 +75,7 @@ func openOGBBinary(fs vfs.FS, dir string) (ingest.Source, error) {
 				split[uint8(part)] = text.splitIDs(k, uint8(part))
 			}
 		}
-		s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, name)
+		s.AddSplit(name, split)
 	}
 	s.Desc.Files = append(s.Desc.Files, text.Desc.Files...)
 	return s, nil

@@ -365,7 +365,7 @@ func (s *ogbTyped) openSplits() error {
 					split[uint8(part)] = csvIDs(s.fs, path, labelled.First, labelled.Rows)
 				}
 			}
-			s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, name)
+			s.AddSplit(name, split)
 		}
 	}
 	return nil

@@ -243,23 +243,13 @@ func (s *planetoid) openLabels() error {
 		return ids
 	}
 	train := a.Shape[0]
-	s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, parts.Split{
-		store.SplitTrain: s.listed(span(0, train)),
-		store.SplitValid: s.listed(span(train, min(train+planetoidValid, s.all.Rows))),
-		store.SplitTest:  s.listed(s.order),
-	}), append(s.Desc.Splits, "split")
+	s.AddSplit("split", parts.Split{
+		store.SplitTrain: parts.Listed(span(0, train), s.path+"y"),
+		store.SplitValid: parts.Listed(span(train, min(train+planetoidValid, s.all.Rows)), s.path+"y"),
+		store.SplitTest:  parts.Listed(s.order, s.path+"test.index"),
+	})
 	s.Desc.Notes = append(s.Desc.Notes, fmt.Sprintf("split as Planetoid's: the first %d nodes train, the next %d validate, those of test.index test", train, min(planetoidValid, s.all.Rows-train)))
 	return nil
-}
-
-// listed streams ids.
-func (s *planetoid) listed(ids []uint64) parts.IDs {
-	return func(_ context.Context, _ ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
-		if len(ids) == 0 {
-			return nil
-		}
-		return emit(&ingest.IDs{Ints: slices.Clone(ids)}, ingest.Position{File: s.path})
-	}
 }
 
 // describe adds the columns and the edges.

@@ -231,7 +231,7 @@ func (s *processed) openShares(label string) {
 			return nil
 		}
 	}
-	s.addSplit(parts.Split{store.SplitTrain: span(0, train), store.SplitValid: span(train, train+valid), store.SplitTest: span(train+valid, n)})
+	s.AddSplit("split", parts.Split{store.SplitTrain: span(0, train), store.SplitValid: span(train, train+valid), store.SplitTest: span(train+valid, n)})
 	s.Desc.Notes = append(s.Desc.Notes, fmt.Sprintf("split as by IGB's loader: of %d nodes with labels the first 60 %% train, the next 20 %% validate, the rest test", n))
 }
 
@@ -254,24 +254,15 @@ func (s *processed) openSaved() error {
 			s.Desc.Notes = append(s.Desc.Notes, fmt.Sprintf("%q of split_dict.pt is left out", key))
 			continue
 		}
-		ids := ingest.IDs{}
+		var ids []uint64
 		for i, id := range saved[key].List {
 			if id < 0 || id >= c.Rows {
 				return ingest.Inputf(path, "%s, entry %d: node %d, expected 0 ≤ id < %d", key, i, id, c.Rows)
 			}
-			ids.Ints = append(ids.Ints, c.First+uint64(id))
+			ids = append(ids, c.First+uint64(id))
 		}
-		split[part] = func(_ context.Context, _ ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
-			if len(ids.Ints) == 0 {
-				return nil
-			}
-			return emit(&ids, ingest.Position{File: path})
-		}
+		split[part] = parts.Listed(ids, path)
 	}
-	s.addSplit(split)
+	s.AddSplit("split", split)
 	return nil
-}
-
-func (s *processed) addSplit(split parts.Split) {
-	s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, "split")
 }

@@ -25,9 +25,22 @@ import (
 // [N] or, of S splits, [N, S]. Tensors of another name that have a row for each node or edge become columns that are no features.
 type pyg struct {
 	*typedGraph
-	file  *numpy.Torch
-	parts pygParts
-	left  []string // attributes that are left out
+	file   *numpy.Torch
+	parts  pygParts
+	opened map[pygName]pygTensor
+	left   []string // attributes that are left out
+}
+
+// pygName is an attribute of a part.
+type pygName struct {
+	of   *numpy.Dict
+	name string
+}
+
+// pygTensor is an attribute that was opened, or why it was not.
+type pygTensor struct {
+	array *numpy.Array
+	err   error
 }
 
 // pygNames are where data sets of PyTorch Geometric keep what they have processed.
@@ -61,7 +74,7 @@ func OpenPyG(fs vfs.FS, path string) (ingest.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &pyg{typedGraph: newTypedGraph("pyg", fs, path), file: file}
+	s := &pyg{typedGraph: newTypedGraph("pyg", fs, path), file: file, opened: map[pygName]pygTensor{}}
 	s.AddFiles(path)
 	if err := s.parts.find(path, file.Top, 0); err != nil {
 		return nil, err
@@ -86,7 +99,13 @@ func (s *pyg) tensor(of *pygPart, name string) (*numpy.Array, error) {
 	if !numpy.IsTensor(v) {
 		return nil, ingest.Inputf(s.dir, "%s is no dense tensor (.to_dense() makes one of a sparse one)", of.called(name))
 	}
-	return s.file.Tensor(of.called(name), v)
+	key := pygName{of.attributes, name}
+	t, ok := s.opened[key]
+	if !ok {
+		t.array, t.err = s.file.Tensor(of.called(name), v)
+		s.opened[key] = t
+	}
+	return t.array, t.err
 }
 
 // openNodes counts each type's nodes: by num_nodes, else by their features, labels and masks, else by the largest id of edges.
@@ -177,7 +196,7 @@ func (s *pyg) openEdges() error {
 		}
 		r := relationEdges{where: s.dir, name: of.name, src: of.src, dst: of.dst, ends: ends, form: numpy.FormColumns, edges: ends.Shape[1]}
 		for _, name := range of.names() {
-			if !s.parts.ofEdges(of, name, s.rows(of, name), ends.Shape[1], s.count) {
+			if !s.ofEdges(of, name) {
 				continue
 			}
 			a, err := s.tensor(of, name)
@@ -224,15 +243,29 @@ func (s *pyg) openTyped(r *relationEdges, of *pygPart) error {
 
 // rows is how many rows an attribute has; −1 of what is no tensor that is read.
 func (s *pyg) rows(of *pygPart, name string) int64 {
-	v := of.attributes.Get(name)
-	if !numpy.IsTensor(v) {
-		return -1
-	}
-	a, err := s.file.Tensor(of.called(name), v)
-	if err != nil || a.Dim() == 0 {
+	a, err := s.tensor(of, name)
+	if err != nil || a == nil || a.Dim() == 0 {
 		return -1
 	}
 	return a.Rows()
+}
+
+// ofEdges reports whether an attribute becomes a column of edges. Where nodes have the same attributes, it is one of edges by its name, or
+// where only they are so many.
+func (s *pyg) ofEdges(of *pygPart, name string) bool {
+	edges, ok := numpy.Width(of.attributes.Get("edge_index"))
+	if !ok || s.rows(of, name) != edges || name == "edge_index" || name == "edge_type" || maskPart(name) != 0 {
+		return false
+	}
+	if of.name != "" {
+		return true
+	}
+	return name != "x" && name != "y" && (strings.HasPrefix(name, "edge_") || strings.HasPrefix(name, "e_") || edges != s.count[""])
+}
+
+// isStructure reports whether an attribute of nodes is no column of theirs: it counts them, or belongs to edges.
+func (s *pyg) isStructure(of *pygPart, name string) bool {
+	return name == "num_nodes" || of.name == "" && (name == "edge_index" || name == "edge_type" || s.ofEdges(of, name))
 }
 
 // openColumns opens what nodes have: features, labels of one type and the splits of its nodes, and what else has a row for each.
@@ -240,15 +273,9 @@ func (s *pyg) openColumns() error {
 	labelled := s.labelledType()
 	for k := range s.parts.nodes {
 		of := &s.parts.nodes[k]
-		column := func(name string) string {
-			if of.name == "" {
-				return name
-			}
-			return of.name + "." + name
-		}
 		masks := false
 		for _, name := range of.names() {
-			role, as := store.RoleNode, column(name)
+			role, as := store.RoleNode, of.called(name)
 			switch {
 			case name == "x":
 				role = store.RoleFeature
@@ -257,7 +284,7 @@ func (s *pyg) openColumns() error {
 			case maskPart(name) != 0:
 				masks = true
 				continue
-			case s.parts.isStructure(of, name, s.rows(of, name), s.count):
+			case s.isStructure(of, name):
 				continue
 			case s.rows(of, name) != s.count[of.name]:
 				s.left = append(s.left, of.called(name))
@@ -321,25 +348,11 @@ func (s *pyg) openMasks(of *pygPart) error {
 		if err != nil {
 			return err
 		}
-		ids, err := numpy.MaskIDs(a, s.count[of.name])
+		ids, err := numpy.MaskIDs(a, s.first[of.name], s.count[of.name])
 		if err != nil {
 			return err
 		}
-		for _, list := range ids {
-			found[part] = append(found[part], shifted(list, s.first[of.name]))
-		}
+		found[part] = append(found[part], ids...)
 	}
 	return numpy.AddSplits(s.Source, s.dir, found)
-}
-
-// shifted are ids of nodes of a type as the graph numbers them.
-func shifted(list parts.IDs, first uint64) parts.IDs {
-	return func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
-		return list(ctx, env, func(ids *ingest.IDs, at ingest.Position) error {
-			for i := range ids.Ints {
-				ids.Ints[i] += first
-			}
-			return emit(ids, at)
-		})
-	}
 }

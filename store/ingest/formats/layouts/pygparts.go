@@ -1,7 +1,6 @@
 package layouts
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -46,7 +45,7 @@ func (p *pygPart) list() string {
 	return strings.Join(names, ", ")
 }
 
-var errPyG = errors.New("no graph of PyTorch Geometric")
+const noPyG = "no graph of PyTorch Geometric"
 
 // pygParts are the parts of a graph. One of a single type of nodes has one of each, with the same attributes.
 type pygParts struct{ nodes, edges []pygPart }
@@ -57,7 +56,7 @@ const pygDepth = 6
 // find takes the graph out of what a file holds.
 func (p *pygParts) find(path string, v any, depth int) error {
 	if depth > pygDepth {
-		return ingest.Inputf(path, "%v", errPyG)
+		return ingest.Inputf(path, noPyG)
 	}
 	switch v := v.(type) {
 	case []any: // (graph, slices, class) of an InMemoryDataset
@@ -101,9 +100,9 @@ func (p *pygParts) find(path string, v any, depth int) error {
 			p.nodes, p.edges = []pygPart{{attributes: v}}, []pygPart{{attributes: v}}
 			return nil
 		}
-		return ingest.Inputf(path, "%v: a dictionary of %s, expected edge_index", errPyG, (&pygPart{attributes: v}).list())
+		return ingest.Inputf(path, noPyG+": a dictionary of %s, expected edge_index", (&pygPart{attributes: v}).list())
 	}
-	return ingest.Inputf(path, "%v, such as torch.save(data, path) or a data set's processed/data.pt holds", errPyG)
+	return ingest.Inputf(path, noPyG+", such as torch.save(data, path) or a data set's processed/data.pt holds")
 }
 
 // mapping are the attributes that a storage of the library holds.
@@ -186,30 +185,4 @@ func (p *pygParts) typed(path string, nodes, edges *numpy.Dict) error {
 		return ingest.Inputf(path, "nodes of %d types without edges", len(p.nodes))
 	}
 	return nil
-}
-
-// ofEdges reports whether an attribute of edges, so many rows, becomes a column of them. Where nodes have the same attributes, it is one
-// of edges by its name, or where only they are so many.
-func (p *pygParts) ofEdges(of *pygPart, name string, rows, edges int64, count map[string]int64) bool {
-	if rows != edges || name == "edge_index" || name == "edge_type" || maskPart(name) != 0 {
-		return false
-	}
-	if of.name != "" {
-		return true
-	}
-	return name != "x" && name != "y" && (strings.HasPrefix(name, "edge_") || strings.HasPrefix(name, "e_") || rows != count[""])
-}
-
-// isStructure reports whether an attribute of nodes is no column of theirs: it counts them, or belongs to edges.
-func (p *pygParts) isStructure(of *pygPart, name string, rows int64, count map[string]int64) bool {
-	if name == "num_nodes" || of.name == "" && (name == "edge_index" || name == "edge_type") {
-		return true
-	}
-	if of.name != "" {
-		return false
-	}
-	return slices.ContainsFunc(p.edges, func(e pygPart) bool {
-		edges, ok := numpy.Width(e.attributes.Get("edge_index"))
-		return ok && p.ofEdges(&e, name, rows, edges, count)
-	})
 }

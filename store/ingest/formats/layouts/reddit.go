@@ -62,6 +62,6 @@ func OpenReddit(fs vfs.FS, dir string) (ingest.Source, error) {
 			return nil, err
 		}
 	}
-	s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, "split")
+	s.AddSplit("split", split)
 	return s, nil
 }

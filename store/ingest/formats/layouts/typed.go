@@ -356,7 +356,7 @@ func (s *typedFolder) openSplits() error {
 				return err
 			}
 		}
-		s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, name)
+		s.AddSplit(name, split)
 	}
 	return nil
 }

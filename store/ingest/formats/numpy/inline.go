@@ -45,7 +45,7 @@ type Inline struct {
 }
 
 // inlineTypes are the types of elements by numpy's codes.
-var inlineTypes = map[any]blocks.ElemType{"f4": blocks.Float32, "f8": blocks.Float64, "i4": blocks.Int32, "i8": blocks.Int64, "i1": blocks.Int8, "u1": blocks.Uint8, "b1": blocks.Uint8}
+var inlineTypes = map[string]blocks.ElemType{"f4": blocks.Float32, "f8": blocks.Float64, "i4": blocks.Int32, "i8": blocks.Int64, "i1": blocks.Int8, "u1": blocks.Uint8, "b1": blocks.Uint8}
 
 // ArrayIn is the array of numpy that a value of a pickle is; nil if it is none of elements that are known.
 func ArrayIn(v any) *Inline {

@@ -10,8 +10,8 @@ import (
 )
 
 // MaskIDs streams, for each split that an array has masks of, the nodes whose element is not 0: of shape [N] for one split, [S, N] (or [N, S], as
-// PyG's data sets have it) for S splits.
-func MaskIDs(a *Array, nodes int64) ([]parts.IDs, error) {
+// PyG's data sets have it) for S splits. Node 0 of the array is offset.
+func MaskIDs(a *Array, offset uint64, nodes int64) ([]parts.IDs, error) {
 	splits, byNode := int64(0), false // byNode: the elements of a node stand together
 	switch {
 	case len(a.Shape) == 1 && a.Rows() == nodes:
@@ -37,7 +37,7 @@ func MaskIDs(a *Array, nodes int64) ([]parts.IDs, error) {
 				ids.Ints = ids.Ints[:0]
 				for i, x := range b {
 					if at := first + int64(i) - from; x != 0 && at >= 0 && at%step == 0 && at/step < nodes {
-						ids.Ints = append(ids.Ints, uint64(at/step))
+						ids.Ints = append(ids.Ints, offset+uint64(at/step))
 					}
 				}
 				if len(ids.Ints) == 0 {
@@ -67,7 +67,7 @@ func AddSplits(s *parts.Source, where string, found map[uint8][]parts.IDs) error
 		if k > 0 {
 			name = fmt.Sprintf("split_%d", k)
 		}
-		s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, name)
+		s.AddSplit(name, split)
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func npzSplit(s *parts.Source, a *Archive) error {
 			}
 			found[part] = []parts.IDs{ids}
 		case mask != nil:
-			if found[part], err = MaskIDs(mask, s.Desc.Nodes); err != nil {
+			if found[part], err = MaskIDs(mask, 0, s.Desc.Nodes); err != nil {
 				return err
 			}
 		}

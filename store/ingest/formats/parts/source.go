@@ -121,6 +121,21 @@ func (s *Source) AddColumn(spec ingest.ColumnSpec, rows Rows) {
 	}
 }
 
+// AddSplit adds a split.
+func (s *Source) AddSplit(name string, split Split) {
+	s.SplitStreams, s.Desc.Splits = append(s.SplitStreams, split), append(s.Desc.Splits, name)
+}
+
+// Listed streams ids that are in memory, of a file.
+func Listed(ids []uint64, file string) IDs {
+	return func(_ context.Context, _ ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+		if len(ids) == 0 {
+			return nil
+		}
+		return emit(&ingest.IDs{Ints: slices.Clone(ids)}, ingest.Position{File: file})
+	}
+}
+
 // AddWeights says that edges have a weight and no other column.
 func (s *Source) AddWeights() {
 	s.Desc.EdgeColumns = []ingest.ColumnSpec{{Name: "weight", Role: store.RoleWeight, Elem: blocks.Float32, Dim: 1}}

@@ -80,7 +80,8 @@ func addNodes(s *parts.Source, tables []*nodeTable) error {
 			if slices.Contains(s.Desc.Splits, name) {
 				return ingest.Inputf(n.Where(), "a second split of name %q", name)
 			}
-			s.SplitStreams, s.Desc.Splits, divided = append(s.SplitStreams, split), append(s.Desc.Splits, name), n
+			s.AddSplit(name, split)
+			divided = n
 		}
 	}
 	if divided != nil && s.Desc.Task == "" {
