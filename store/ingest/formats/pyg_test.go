@@ -25,6 +25,25 @@ func pygBytes(t testing.TB, name string) []byte {
 	return b
 }
 
+// pygPickle is the pickle in it.
+func pygPickle(t testing.TB, name string) []byte {
+	t.Helper()
+	b := pygBytes(t, name)
+	z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := z.Open(strings.TrimSuffix(name, ".pt") + "/data.pkl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pickle, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pickle
+}
+
 // TestPyG: a graph is the same in every form in which PyTorch Geometric keeps it, and tensors that are views of others are read as they look.
 func TestPyG(t *testing.T) {
 	hex := func(x any) string {
@@ -69,6 +88,24 @@ func TestPyG(t *testing.T) {
 		if _, err := drain(t, s); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// What edges of a type have and cannot be kept is named.
+func TestPyGLeavesOut(t *testing.T) {
+	key, size := []byte("X\x09\x00\x00\x00edge_attr"), []byte("K\x02K\x01\x86")
+	before, after, found := bytes.Cut(pygPickle(t, "typed.pt"), key)
+	if !found || !bytes.Contains(after, size) {
+		t.Fatal("the size of edge_attr is not found")
+	}
+	pickle := slices.Concat(before, key, bytes.Replace(after, size, []byte("K\x01K\x01\x86"), 1)) // one row of two edges
+	b := repacked(t, pygBytes(t, "typed.pt"), map[string][]byte{"data.pkl": pickle})
+	s, err := Open("x.pt", Options{FS: memFS(t, map[string][]byte{"x.pt": b})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := strings.Join(s.Describe().Notes, "; "); len(s.Describe().EdgeColumns) != 0 || !strings.Contains(notes, "author:writes:paper.edge_attr left out") {
+		t.Errorf("%s; columns %v", notes, s.Describe().EdgeColumns)
 	}
 }
 
@@ -137,20 +174,7 @@ func TestPyGBadInput(t *testing.T) {
 func FuzzPyG(f *testing.F) {
 	archives := map[bool][]byte{false: pygBytes(f, "views.pt"), true: pygBytes(f, "typed.pt")}
 	for _, name := range []string{"data.pt", "set.pt", "set_2_0.pt", "views.pt", "relations.pt", "typed.pt", "typed_set.pt", "two.pt"} {
-		b := pygBytes(f, name)
-		z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
-		if err != nil {
-			f.Fatal(err)
-		}
-		r, err := z.Open(strings.TrimSuffix(name, ".pt") + "/data.pkl")
-		if err != nil {
-			f.Fatal(err)
-		}
-		pickle, err := io.ReadAll(r)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(strings.HasPrefix(name, "typed"), pickle)
+		f.Add(strings.HasPrefix(name, "typed"), pygPickle(f, name))
 	}
 	f.Fuzz(func(t *testing.T, typed bool, pickle []byte) {
 		b := repacked(t, archives[typed], map[string][]byte{"data.pkl": pickle})

@@ -197,6 +197,9 @@ func (s *pyg) openEdges() error {
 		r := relationEdges{where: s.dir, name: of.name, src: of.src, dst: of.dst, ends: ends, form: numpy.FormColumns, edges: ends.Shape[1]}
 		for _, name := range of.names() {
 			if !s.ofEdges(of, name) {
+				if of.name != "" && name != "edge_index" { // openColumns tells it of a graph of one type
+					s.left = append(s.left, of.called(name))
+				}
 				continue
 			}
 			a, err := s.tensor(of, name)
