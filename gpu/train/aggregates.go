@@ -64,7 +64,7 @@ func (c *Checkpoint) AggregateErrors(ctx context.Context, st *store.Store, dev g
 // it trains.
 func (c *Checkpoint) look(ctx context.Context, st *store.Store, dev gpu.Device, cfg config.Config, take func(layer int, node uint64, row []float32)) error {
 	none := 0.
-	cfg.Dropout, cfg.InputDropout, cfg.WeightDecay = &none, &none, 0
+	cfg.Dropout, cfg.InputDropout, cfg.WeightDecay = &none, &none, &none
 	cfg.LR, cfg.Epochs, cfg.EvalEvery = 1e-30, 1, 1 // less than a parameter can move by
 	cfg.Absent, cfg.Reuse, cfg.Order, cfg.RecordSteps, cfg.SampleOn = config.AbsentIgnore, 0, nn.OrderAggregate, config.RecordOff, config.SampleHost
 	cfg.CheckpointFile, cfg.Resume = "", false

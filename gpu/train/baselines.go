@@ -22,7 +22,7 @@ func (o *opening) baselines(ctx context.Context, held int64) error {
 	}
 	adam := s.t.adam
 	adam.LR = float32(cfg.LR) // that of the last epoch may be another
-	b := baseline.Options{Split: cfg.Split, Model: o.cfg.ModelConfig(s.shape), Adam: adam, Batch: cfg.BatchSize, Examples: o.work() / baselineShare}
+	b := baseline.Options{Split: cfg.Split, Model: o.cfg.ModelConfig(s.shape), Adam: adam, Batch: cfg.BatchSize, Patience: cfg.Patience, Examples: o.work() / baselineShare}
 	b.Features, b.Model.In = ownColumns(o.m, cfg.OwnFeatures())
 	if cfg.Kind().NodesAlone { // it is that model
 		b.Features = nil

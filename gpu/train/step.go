@@ -76,7 +76,7 @@ type parts struct {
 // newTrainer makes the trainer of a model whose device is told of batches ahead, or draws them, as plan says.
 func newTrainer(ctx context.Context, dev gpu.Device, cfg *config.Config, s config.Shape, plan *ondevice.Plan) (_ *trainer, err error) {
 	t := &trainer{cfg: cfg, key: keyed.New(cfg.Seed), relations: s.Relations,
-		adam: gpu.AdamOptions{LR: float32(cfg.LR), Beta1: .9, Beta2: .999, Epsilon: 1e-8, WeightDecay: float32(cfg.WeightDecay)}}
+		adam: gpu.AdamOptions{LR: float32(cfg.LR), Beta1: .9, Beta2: .999, Epsilon: 1e-8, WeightDecay: float32(cfg.DecayUsed())}}
 	if t.queue, err = gpu.NewQueue(dev); err != nil {
 		return nil, err
 	}

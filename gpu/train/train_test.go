@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"testing"
@@ -36,6 +37,7 @@ func runMemory(t testing.TB, g *evaltest.Graph, cfg config.Config, evalBytes int
 	if err := cfg.Normalize(); err != nil {
 		t.Fatal(err)
 	}
+	cfg.EvalEvery, cfg.Patience = max(1, cfg.EvalEvery), cmp.Or(cfg.Patience, 20) // planning would say
 	dev := host.New(host.Options{Threads: cfg.Threads})
 	defer func() { _ = dev.Close() }()
 	tr, err := newTrainer(t.Context(), dev, &cfg, shapeOf(g), &ondevice.Plan{})

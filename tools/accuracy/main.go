@@ -55,12 +55,12 @@ type row struct {
 // coraRow is a row of Cora's standard split, publicRow one of its public split.
 func coraRow(name, model, reference string, target float64, seedsMin int) row {
 	return row{name: "cora " + name + " 2 layers", data: "cora", partitions: 4, reference: reference, target: target, seedsMin: seedsMin,
-		config: config.Config{Model: model, Layers: 2, Epochs: 80, WeightDecay: 5e-4, Plan: "memory"}}
+		config: config.Config{Model: model, Layers: 2, Epochs: 80, WeightDecay: share(5e-4), Plan: "memory"}}
 }
 
 func publicRow(name, model, reference string, target float64) row {
 	return row{name: "cora public split " + name + " 2 layers", data: "cora", partitions: 4, reference: reference, target: target,
-		config: config.Config{Model: model, Layers: 2, Epochs: 200, LR: .01, WeightDecay: 5e-4, InputDropout: share(.5), Split: "split_public", Plan: "memory"}}
+		config: config.Config{Model: model, Layers: 2, Epochs: 200, LR: .01, WeightDecay: share(5e-4), InputDropout: share(.5), Split: "split_public", Plan: "memory"}}
 }
 
 // debdepsRow is a row of debdeps in memory.

@@ -46,6 +46,7 @@ type Options struct {
 	Features []string  // columns of numbers that a node's own row has; none: no model is trained
 	Adam     gpu.AdamOptions
 	Batch    int // nodes of a mini-batch
+	Patience int // epochs without a better one that end it
 	// Examples bounds the work: a node that is trained once is one, a node that is looked at a third.
 	Examples int64
 	// MemoryBytes bounds what is held beside the program; 0: [MemoryMost].
@@ -59,7 +60,6 @@ const (
 	trainLeast = 200 // or all training nodes
 	epochsMost = 200
 	epochsMin  = 10
-	patience   = 20          // epochs without a better one
 	MemoryMost = 256 << 20   // bytes of a sample and its model, where nothing else bounds them
 	freeFlops  = 500_000_000 // of a sample that is trained whatever the run took: hundredths of a second
 )

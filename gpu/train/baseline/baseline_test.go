@@ -40,7 +40,7 @@ func compute(t *testing.T, g *storetest.Graph, threads int, change func(*Options
 		name = c.Name
 	}
 	o := Options{Model: nn.Config{Model: "sage", Layers: 2, In: g.Dim, Hidden: 16, Out: g.Classes, Dropout: .1, Seed: 3}, Features: []string{name},
-		Adam: gpu.AdamOptions{LR: .01, Beta1: .9, Beta2: .999, Epsilon: 1e-8}, Batch: 64, Examples: 100_000}
+		Adam: gpu.AdamOptions{LR: .01, Beta1: .9, Beta2: .999, Epsilon: 1e-8}, Batch: 64, Patience: 20, Examples: 100_000}
 	if change != nil {
 		change(&o)
 	}

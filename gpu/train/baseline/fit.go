@@ -52,7 +52,7 @@ func (t *trained) fit(epochs int) error {
 			best, since = found.best, 0
 			params.Keep(t.q)
 		}
-		if since >= patience {
+		if since >= t.o.Patience {
 			break
 		}
 	}

@@ -66,12 +66,13 @@ type Config struct {
 	// Epochs of training; 0 (default): until the validation accuracy has not risen for Patience epochs, at most
 	// run.EpochsMax, and run.EpochsBlind where no node is for validation.
 	Epochs   int     `json:"epochs" resume:"free"`
-	Patience int     `json:"patience,omitempty" resume:"free"` // default 20
+	Patience int     `json:"patience,omitempty" resume:"free"` // default 20, up to 100 where an epoch is few steps, see planning.Decide
 	LR       float64 `json:"lr"`                               // of Adam; default .005
 	// LRSchedule is how the learning rate goes on from epoch to epoch: ScheduleConstant (default), ScheduleCosine, ScheduleLinear or
 	// SchedulePlateau.
-	LRSchedule  string   `json:"lr_schedule,omitempty"`
-	WeightDecay float64  `json:"weight_decay"`
+	LRSchedule string `json:"lr_schedule,omitempty"`
+	// WeightDecay is added to the gradient, times the parameter; nil: 0, or what planning.Decide takes where few nodes are trained.
+	WeightDecay *float64 `json:"weight_decay"`
 	Dropout     *float64 `json:"dropout"` // of hidden states; default .5
 	// InputDropout drops elements of the first layer's input rows; nil (default): hopDropout with a precomputed hop,
 	// else 0.
@@ -173,7 +174,7 @@ type Config struct {
 	// that is the host's memory has the host draw.
 	SampleOn string `json:"sample_on,omitempty" resume:"free"`
 	Threads  int    `json:"threads" resume:"free"` // default: all processors
-	// EvalEvery is the epochs between validations; default 1. The last epoch
+	// EvalEvery is the epochs between validations; default 1, or a twentieth of Patience where that is longer. The last epoch
 	// is always validated.
 	EvalEvery int `json:"eval_every"`
 
@@ -227,6 +228,14 @@ func (c *Config) InputDropoutUsed() float64 {
 		return hopDropout
 	}
 	return 0
+}
+
+// DecayUsed is WeightDecay, or 0.
+func (c *Config) DecayUsed() float64 {
+	if c.WeightDecay == nil {
+		return 0
+	}
+	return *c.WeightDecay
 }
 
 // defaultFanouts are the neighbours per hop when none are given.

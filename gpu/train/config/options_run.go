@@ -34,8 +34,8 @@ func learningOptions() []option {
 		},
 		{
 			Field: func(c *Config) any { return &c.Patience }, Group: options.Optimiser,
-			Help:    "with --epochs auto, training stops when validation accuracy has not improved for so many epochs",
-			Default: 20, Values: options.AtLeast(1),
+			Help:      "with --epochs auto, training stops when validation accuracy has not improved for so many epochs",
+			Otherwise: "20, up to 100 where an epoch is few mini-batches", Values: options.AtLeast(1),
 			Rules: []rule{{Idle: true, Why: "a number of epochs is trained to its end", Needs: condition{Text: "--epochs auto",
 				Holds: func(c *Config) bool { return c.Epochs == 0 },
 				Found: func(c *Config) string { return fmt.Sprintf("--epochs %d", c.Epochs) }, Fix: "Leave one of them out"}}},
@@ -50,7 +50,8 @@ func learningOptions() []option {
 			Default: .005, Values: options.Positive()},
 		scheduleOption(),
 		{Field: func(c *Config) any { return &c.WeightDecay }, Group: options.Optimiser,
-			Help: "L2 penalty, added to the gradient", Values: options.AtLeast(0)},
+			Help:      "L2 penalty, added to the gradient",
+			Otherwise: "0; of fewer than 1,000 training nodes whose features are mostly 0, up to 1 divided by their number", Values: options.AtLeast(0)},
 		{
 			Field: func(c *Config) any { return &c.Dropout }, Group: options.Optimiser,
 			Help: "probability with which hidden values are dropped", Default: .5, Values: options.Below(0, 1),
@@ -64,8 +65,8 @@ func learningOptions() []option {
 		options.Seed(func(c *Config) any { return &c.Seed }),
 		{
 			Field: func(c *Config) any { return &c.EvalEvery }, Group: options.Optimiser, Level: options.Expert,
-			Help:    "epochs between exact validations; of links -1 for none, not even of the last epoch",
-			Default: 1, Values: options.AtLeast(1),
+			Help:      "epochs between exact validations; of links -1 for none, not even of the last epoch",
+			Otherwise: "1, up to 5 where an epoch is few mini-batches", Values: options.AtLeast(1),
 		},
 	}
 }

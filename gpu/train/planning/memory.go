@@ -112,6 +112,14 @@ func OpenMemoryOnce(ctx context.Context, st *store.Store, info gpu.Info, c confi
 	return y, nil
 }
 
+// nodes is the number of training nodes.
+func (y *Memory) nodes() (n uint64) {
+	for _, of := range y.trained {
+		n += of
+	}
+	return n
+}
+
 // Forecaster is the partition buffer's; it is closed with y.
 func (y *Memory) Forecaster() *buffer.Forecaster { return y.forecast }
 
@@ -301,9 +309,7 @@ func (y *Memory) plan(memory int64) (p Plan, err error) {
 	if p.Choice.Policy != macro.Hanoi && p.Choice.Reuse == macro.ReuseAuto {
 		p.Choice.Reuse = 0 // one step an epoch: there is nothing to wait for
 	}
-	for _, n := range y.trained {
-		p.Nodes += n
-	}
+	p.Nodes = y.nodes()
 	capacity := p.Choice.Capacity
 	p.Options.Capacity = capacity
 	if memory == 0 {

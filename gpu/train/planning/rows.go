@@ -205,10 +205,7 @@ func (e *rowsEstimate) packedSeconds(z *rows.Sizes) float64 {
 func (y *Memory) estimateRows(z *rows.Sizes) (e rowsEstimate) {
 	c, nodes := &y.Cfg, float64(max(1, y.M.Nodes))
 	degree := float64(c.StoredEdges(y.M)) / nodes
-	train := uint64(0)
-	for _, n := range y.trained {
-		train += n
-	}
+	train := y.nodes()
 	batches := math.Ceil(float64(train) / float64(c.BatchSize))
 	distinct := func(drawn float64) float64 { return nodes * -math.Expm1(-drawn/nodes) }
 	n := min(float64(c.BatchSize), float64(train))

@@ -79,6 +79,13 @@ func Fits(c *store.ColumnInfo) bool {
 
 // Sampled counts rows from all over the column: the same for every run on a version of a store.
 func Sampled(ctx context.Context, st *store.Store, c *store.ColumnInfo) (Counts, error) {
+	of := Counts{Cols: c.Dim}
+	err := Sample(ctx, st, c, of.Add)
+	return of, err
+}
+
+// Sample calls fn with some rows from all over a column of float32: the same ones for every run on a version of a store.
+func Sample(ctx context.Context, st *store.Store, c *store.ColumnInfo, fn func(rows []float32)) error {
 	var nodes []store.NodeID
 	n := st.Manifest().Nodes
 	for run := range uint64(sampleRuns) {
@@ -86,18 +93,17 @@ func Sampled(ctx context.Context, st *store.Store, c *store.ColumnInfo) (Counts,
 			nodes = append(nodes, store.NodeID(v))
 		}
 	}
-	of := Counts{Cols: c.Dim}
 	var buf []byte
 	for len(nodes) > 0 {
 		k := min(len(nodes), max(1, readBytes/c.RowBytes()))
 		rows, err := features(ctx, st, c, nodes[:k], &buf)
 		if err != nil {
-			return of, err
+			return err
 		}
-		of.Add(rows)
+		fn(rows)
 		nodes = nodes[k:]
 	}
-	return of, nil
+	return nil
 }
 
 // Count counts all of a column. It reads it once.

@@ -121,8 +121,8 @@ func demoCora(ctx context.Context, e *command.Env, o *demoOptions, dir, input st
 	if m := report.Manifest; !e.JSON {
 		fmt.Fprintf(e.Told(), "Cora: %d nodes, %d undirected edges, %d partitions, %s\n", m.Nodes, m.Edges, len(m.Partitions), command.FormatSize(m.Bytes()))
 	}
-	epochs, dropped := cmp.Or(o.epochs, 20), .2
-	return &trainOptions{node: config.Config{Layers: 2, Epochs: epochs, WeightDecay: 5e-4, InputDropout: &dropped, Seed: o.seed, Plan: "hanoi", Buffer: 6, BatchSize: 200}}, nil
+	epochs, dropped, decay := cmp.Or(o.epochs, 20), .2, 5e-4
+	return &trainOptions{node: config.Config{Layers: 2, Epochs: epochs, WeightDecay: &decay, InputDropout: &dropped, Seed: o.seed, Plan: "hanoi", Buffer: 6, BatchSize: 200}}, nil
 }
 
 // demoKG makes the store of a knowledge graph in dir and says how to train on it.

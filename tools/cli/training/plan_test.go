@@ -112,7 +112,7 @@ func TestPlanSchedule(t *testing.T) {
 	dir := coraStore(t)
 	plan := func(flags ...string) string {
 		t.Helper()
-		code, stdout, stderr := clitest.Run(t, append([]string{"plan", dir, "--measure", "0", "--plan", "hanoi", "--buffer", "2"}, flags...)...)
+		code, stdout, stderr := clitest.Run(t, append([]string{"plan", dir, "--measure", "0", "--plan", "hanoi", "--buffer", "2", "--batch-size", "200"}, flags...)...)
 		if code != cli.ExitOK || !strings.Contains(stdout, "hanoi") {
 			t.Fatalf("%v: exit code %d: %s%s", flags, code, stdout, stderr)
 		}
