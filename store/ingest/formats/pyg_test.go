@@ -64,7 +64,7 @@ func TestPyG(t *testing.T) {
 		"node_type node uint32 1 0 6  010000000100000002000000030000000300000003000000", "place.node node uint32 1 3 3 place 010000000200000003000000",
 		"split 1 [1]", "split 2 [0]"}
 	for name, want := range map[string][]string{
-		"data.pt": data, "dictionary.pt": data, "set.pt": data, "set_2_0.pt": data, "d/processed/data.pt": data,
+		"data.pt": data, "dictionary.pt": data, "set.pt": data, "set_2_0.pt": data, "d/processed/data.pt": data, "d/processed/data_undirected.pt": data,
 		"typed.pt": typed, "typed_dictionary.pt": typed, "typed_set.pt": typed,
 		"relations.pt": {"[{node 6}] [0 1] 3  []", "edge 0 1 1", "edge 1 2 0", "edge 3 0 1"},
 		"edges.pt":     {"[{node 4}] [] 3  []", "edge 0 1", "edge 1 2", "edge 3 0"},
@@ -73,11 +73,12 @@ func TestPyG(t *testing.T) {
 			"x feature float64 4 0 4  " + hex([]float64{4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}), "label label float32 1 0 4  0000003f0000803f000000400000c07f",
 			"pos node float32 2 0 4  " + hex([]float32{1, 2, 3, 4, 5, 6, 7, 8}), "split 1 [0 1]", "split 3 [2 3]", "split_1 1 [2 3]", "split_1 3 [0 1]"},
 	} {
-		path, file := name, name
+		path, held := name, map[string][]byte{name: nil}
 		if strings.HasPrefix(name, "d/") {
-			path, file = "d", filepath.Base(name)
+			path, held["d/processed/pre_transform.pt"] = "d", []byte("none")
 		}
-		s, err := Open(path, Options{FS: memFS(t, map[string][]byte{name: pygBytes(t, file)})})
+		held[name] = pygBytes(t, strings.Replace(filepath.Base(name), "data_undirected", "data", 1))
+		s, err := Open(path, Options{FS: memFS(t, held)})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -46,16 +46,26 @@ type pygTensor struct {
 // pygNames are where data sets of PyTorch Geometric keep what they have processed.
 var pygNames = []string{"data.pt", "geometric_data_processed.pt"}
 
-// pygFile is the file of a data set's folder; "" = it has none.
+// pygFile is the file of a data set's folder; "" = it has none. Some data sets name it after how they were processed (OGB_MAG's
+// data_metapath2vec.pt, WikiCS's data_undirected.pt): then it is the only one in processed.
 func pygFile(fs vfs.FS, dir string) string {
-	for _, folder := range []string{fs.PathJoin(dir, "processed"), dir} {
+	processed := fs.PathJoin(dir, "processed")
+	for _, folder := range []string{processed, dir} {
 		for _, name := range pygNames {
 			if path := fs.PathJoin(folder, name); files.IsFile(fs, path) {
 				return path
 			}
 		}
 	}
-	return ""
+	names, err := fs.List(processed)
+	if err != nil {
+		return ""
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, ".pt") || strings.HasPrefix(name, "pre_") })
+	if len(names) != 1 {
+		return ""
+	}
+	return fs.PathJoin(processed, names[0])
 }
 
 // IsPyG reports whether dir is the folder of a data set that PyTorch Geometric has processed.
@@ -66,7 +76,7 @@ func OpenPyG(fs vfs.FS, path string) (ingest.Source, error) {
 	if !files.IsFile(fs, path) {
 		at := pygFile(fs, path)
 		if at == "" {
-			return nil, ingest.Inputf(path, "no %s, nor in a folder processed", strings.Join(pygNames, " or "))
+			return nil, ingest.Inputf(path, "no %s, nor in a folder processed, nor a single .pt in that", strings.Join(pygNames, " or "))
 		}
 		path = at
 	}
