@@ -4,8 +4,8 @@
     python3 tools/accuracy/fewlabels.py GSTORE INPUT ...
     python3 tools/accuracy/fewlabels.py --splits GRAPH.npz SPLITS.npz
 
-GSTORE is the program, INPUT what it ingests, such as a folder of Planetoid's files with their split of 20 labels a class. For each split of its and
-three models the first prints the mean test accuracy of five seeds and its deviation. The second makes an input of six splits of a graph (edge_index, x,
+GSTORE is the program, INPUT what it ingests, such as a folder of Planetoid's files with their split of 20 labels a class. For each of its splits
+and three models the first prints the mean test accuracy of five seeds and its deviation. The second makes an input of six splits of a graph (edge_index, x,
 y): twice each of 5, 20 and 50 labels a class at random, 500 nodes for validation, the others for the test. The figures are those of
 docs/lab/findings.md, "Few labels".
 """

@@ -51,12 +51,12 @@ func DecideOnce(ctx context.Context, st *store.Store, info gpu.Info, c config.Co
 	if err != nil {
 		return nil, err
 	}
+	d = &Decision{Config: c, Trained: y.trained, memory: y}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, y.Close())
 		}
 	}()
-	d = &Decision{Config: c, Trained: y.trained, memory: y}
 	if d.Plan, err = y.Planned(c.MemoryBytes); err != nil {
 		return nil, budget.Smaller(err, refused)
 	}
@@ -73,7 +73,7 @@ func DecideOnce(ctx context.Context, st *store.Store, info gpu.Info, c config.Co
 			return nil, err
 		}
 	}
-	settled, err := d.settle(ctx, st)
+	settled, err := d.settle(ctx, st, once)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// A run without a number of epochs waits for patienceEpochs, or for as many as patienceSteps mini-batches take, at most as many
-	// epochs: Adam gets nowhere in twenty steps.
+	// A run without a number of epochs waits for patienceEpochs, or for a multiple of them of about patienceSteps mini-batches: Adam
+	// gets nowhere in twenty.
 	patienceEpochs, patienceSteps = 20, 100
 	// fewNodes train with a weight decay. With 1,462 of Cora one changes nothing (docs/lab/findings.md, "Few labels").
 	fewNodes = 1000
@@ -21,7 +21,7 @@ const (
 )
 
 // settle fills in what the configuration leaves open and what goes by the number of training nodes, and says why.
-func (d *Decision) settle(ctx context.Context, st *store.Store) (why []string, err error) {
+func (d *Decision) settle(ctx context.Context, st *store.Store, once *Counted) (why []string, err error) {
 	c := &d.Config
 	if c.Patience == 0 {
 		every, err := d.stride()
@@ -37,7 +37,7 @@ func (d *Decision) settle(ctx context.Context, st *store.Store) (why []string, e
 	}
 	c.EvalEvery = max(1, c.EvalEvery)
 	if c.WeightDecay == nil {
-		decay, err := priorDecay(ctx, c, st, d.Nodes)
+		decay, err := priorDecay(ctx, c, st, d.Nodes, once)
 		if err != nil {
 			return nil, err
 		}
@@ -48,8 +48,8 @@ func (d *Decision) settle(ctx context.Context, st *store.Store) (why []string, e
 	return why, nil
 }
 
-// stride is how many epochs lie between validations of a run that ends by them, so that patienceEpochs validations are behind
-// patienceSteps mini-batches, and cost as much as where epochs are longer.
+// stride is how many epochs lie between validations of a run that ends by them, so that patienceEpochs validations, which are as many
+// as where epochs are longer, have up to patienceSteps mini-batches between them.
 func (d *Decision) stride() (int, error) {
 	c := &d.Config
 	if c.Epochs > 0 || c.EvalEvery > 0 || c.LRSchedule == config.SchedulePlateau || len(c.ReusePasses) > 0 || d.Nodes == 0 {
@@ -67,7 +67,7 @@ func (d *Decision) stride() (int, error) {
 // priorDecay is the weight decay of a run of few nodes whose classes a model learns from features that are mostly 0, as bags of words,
 // most of whose words no training node has: beside a mean loss of N nodes 1/N is a normal prior of variance 1 on parameters. It is
 // less where rows, averaged over neighbours, are small. Of other features one gives nothing, or takes some.
-func priorDecay(ctx context.Context, c *config.Config, st *store.Store, nodes uint64) (float64, error) {
+func priorDecay(ctx context.Context, c *config.Config, st *store.Store, nodes uint64, once *Counted) (float64, error) {
 	m := st.Manifest()
 	if nodes == 0 || nodes >= fewNodes || c.Relational() || len(c.Features) != 1 || m.NumberLabels() || m.LabelSets() != nil {
 		return 0, nil
@@ -76,15 +76,9 @@ func priorDecay(ctx context.Context, c *config.Config, st *store.Store, nodes ui
 	if err != nil || !sparse.Fits(column) {
 		return 0, err
 	}
-	counts, squares := sparse.Counts{Cols: column.Dim}, 0.
-	err = sparse.Sample(ctx, st, column, func(rows []float32) {
-		counts.Add(rows)
-		for _, x := range rows {
-			squares += float64(x) * float64(x)
-		}
-	})
-	if err != nil || !counts.Few() {
+	some, err := once.sample(ctx, st, column)
+	if err != nil || !some.Few() {
 		return 0, err
 	}
-	return min(1, squares/float64(max(1, counts.Rows))/meanNorm/max(1, c.MeanDegree(m))) / float64(nodes), nil
+	return min(1, some.SquaredNorm()/meanNorm/max(1, c.MeanDegree(m))) / float64(nodes), nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gstore/gstore/gpu/train/bound"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/gpu/train/history"
+	"github.com/gstore/gstore/gpu/train/sparse"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -408,10 +409,23 @@ func (b *batchMeter) host(rows, edges int64) (sampled, staged int64, inputs int)
 const HoldsDevice = "device's rows"
 
 // Counted keeps what countDraws found: all configurations that a run tries have the same, as it depends on sampler, relations and
-// split alone, as long as they sample as many hops and read as many relations from precomputed ones.
+// split alone, as long as they sample as many hops and read as many relations from precomputed ones. And it keeps samples of features.
 type Counted struct {
 	draws    map[[2]int]*bound.Sampled // by these two numbers
+	samples  map[string]*sparse.Sample // by column
 	Readings int                       // of the graph
+}
+
+// sample is a column's, read if it was not.
+func (c *Counted) sample(ctx context.Context, st *store.Store, column *store.ColumnInfo) (_ *sparse.Sample, err error) {
+	if s := c.samples[column.Name]; s != nil {
+		return s, nil
+	}
+	if c.samples == nil {
+		c.samples = map[string]*sparse.Sample{}
+	}
+	c.samples[column.Name], err = sparse.Sampled(ctx, st, column)
+	return c.samples[column.Name], err
 }
 
 // of is y's, counted if it was not.

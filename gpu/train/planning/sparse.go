@@ -28,7 +28,7 @@ func holdSparse(c *config.Config, ctx context.Context, st *store.Store, info gpu
 	if column == nil {
 		return nil, nil, nil
 	}
-	some, err := sparse.Sampled(ctx, st, column)
+	some, err := once.sample(ctx, st, column)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -77,15 +77,17 @@ func Fits(c *store.ColumnInfo) bool {
 	return c.Elem == blocks.Float32 && c.Dim >= ColumnsMin && c.Scale == nil && c.NodeType == "" && !c.Runs
 }
 
-// Sampled counts rows from all over the column: the same for every run on a version of a store.
-func Sampled(ctx context.Context, st *store.Store, c *store.ColumnInfo) (Counts, error) {
-	of := Counts{Cols: c.Dim}
-	err := Sample(ctx, st, c, of.Add)
-	return of, err
+// Sample is what some rows from all over a column have.
+type Sample struct {
+	Counts
+	Squares float64 // the sum of their elements' squares
 }
 
-// Sample calls fn with some rows from all over a column of float32: the same ones for every run on a version of a store.
-func Sample(ctx context.Context, st *store.Store, c *store.ColumnInfo, fn func(rows []float32)) error {
+// SquaredNorm is the mean of the rows' squared norms.
+func (s *Sample) SquaredNorm() float64 { return s.Squares / float64(max(1, s.Rows)) }
+
+// Sampled counts rows from all over the column: the same for every run on a version of a store.
+func Sampled(ctx context.Context, st *store.Store, c *store.ColumnInfo) (*Sample, error) {
 	var nodes []store.NodeID
 	n := st.Manifest().Nodes
 	for run := range uint64(sampleRuns) {
@@ -93,17 +95,21 @@ func Sample(ctx context.Context, st *store.Store, c *store.ColumnInfo, fn func(r
 			nodes = append(nodes, store.NodeID(v))
 		}
 	}
+	of := &Sample{Counts: Counts{Cols: c.Dim}}
 	var buf []byte
 	for len(nodes) > 0 {
 		k := min(len(nodes), max(1, readBytes/c.RowBytes()))
 		rows, err := features(ctx, st, c, nodes[:k], &buf)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		fn(rows)
+		of.Add(rows)
+		for _, x := range rows {
+			of.Squares += float64(x) * float64(x)
+		}
 		nodes = nodes[k:]
 	}
-	return nil
+	return of, nil
 }
 
 // Count counts all of a column. It reads it once.

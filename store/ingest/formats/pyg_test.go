@@ -73,7 +73,7 @@ func TestPyG(t *testing.T) {
 			"x feature float64 4 0 4  " + hex([]float64{4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}), "label label float32 1 0 4  0000003f0000803f000000400000c07f",
 			"pos node float32 2 0 4  " + hex([]float32{1, 2, 3, 4, 5, 6, 7, 8}), "split 1 [0 1]", "split 3 [2 3]", "split_1 1 [2 3]", "split_1 3 [0 1]"},
 	} {
-		path, held := name, map[string][]byte{name: nil}
+		path, held := name, map[string][]byte{}
 		if strings.HasPrefix(name, "d/") {
 			path, held["d/processed/pre_transform.pt"] = "d", []byte("none")
 		}
