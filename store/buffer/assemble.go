@@ -35,8 +35,10 @@ type assembler struct {
 	layout  *layout
 	threads int
 
-	buckets []newBucket // of the step, by (stripe b, bucket a)
-	table   []int32     // granule of rows → partition kept there, −1 = none
+	topology *topologyPlan // of the step
+	staging  []byte        // where it lies
+	buckets  [][]newBucket // of the partition that a thread works at
+	table    []int32       // granule of rows → partition kept there, −1 = none
 }
 
 // newBucket is a bucket that was read for this step.
@@ -85,7 +87,9 @@ type assembleStats struct {
 // assemble fills frame s.frame from what t staged and the last step's frame.
 func (a *assembler) assemble(ctx context.Context, s *scheduled, t *topologyPlan, staging []byte, last int) (assembleStats, error) {
 	var st assembleStats
-	if err := a.decode(ctx, s, t, staging); err != nil {
+	var err error
+	a.topology, a.staging = t, staging
+	if st.newEdges, err = a.check(ctx, s); err != nil {
 		return st, err
 	}
 	n := len(s.resident)
@@ -130,74 +134,78 @@ func (a *assembler) assemble(ctx context.Context, s *scheduled, t *topologyPlan,
 		}
 		st.edges += begin[n]
 	}
-	for k := range a.buckets {
-		st.newEdges += int64(a.buckets[k].Edges)
-	}
-	if len(a.buckets) > mostBuckets {
-		a.buckets = nil
-	}
 	return st, nil
 }
 
-// mostBuckets is how many stay for the next step, some 5 MB: a step of all 512 partitions of a store has 78 MB of them, and mostly no next.
-const mostBuckets = 128 * 128
-
-// decode opens and checks the step's new buckets.
-func (a *assembler) decode(ctx context.Context, s *scheduled, t *topologyPlan, staging []byte) error {
-	n := len(s.resident)
-	a.buckets = slices.Grow(a.buckets[:0], n*n)[:n*n]
-	clear(a.buckets)
-	return a.parallel(ctx, n, func(_, b int) error {
-		d := &a.src.dirs[s.resident[b].ID]
-		for c := range n {
-			i := int(s.resident[c].ID)
-			if s.kept[b] && s.kept[c] || d.BucketEdges(i) == 0 {
-				continue
-			}
-			x := t.stripes[b].x
-			from, to := d.Range(i, i+1)
-			bucket, err := d.Bucket(i, t.stripes[b].find(staging, from, to))
-			if err == nil {
-				err = bucket.Check()
-			}
+// check opens and checks the step's new buckets, and returns how many edges they have.
+func (a *assembler) check(ctx context.Context, s *scheduled) (edges int64, err error) {
+	var sum atomic.Int64
+	err = a.parallel(ctx, len(s.resident), func(_, b int) error {
+		for c := range s.resident {
+			k, err := a.open(s, b, c, true)
 			if err != nil {
-				return x.locate(err)
+				return err
 			}
-			nb := newBucket{Bucket: bucket}
-			for k, col := range a.src.carried {
-				w := col.rowBytes(int(s.resident[b].ID))
-				raw := t.columns[k][b].find(staging, int64(d.FirstEdge(i))*w, int64(d.FirstEdge(i+1))*w)
-				coded := col.coded(int(s.resident[b].ID))
-				if coded && len(raw) > 0 && int(slices.Max(raw)) >= len(col.info.Values) {
-					err = fmt.Errorf("%w: code %d in a column of %d values", blocks.ErrCorrupt, slices.Max(raw), len(col.info.Values))
-				}
-				switch {
-				case err != nil:
-				case k >= len(a.src.carried)-len(a.src.edgeFeatures):
-					f := bucketFeature{rows: raw}
-					if coded {
-						f.values = col.info.Values
-					}
-					nb.features = append(nb.features, f)
-				case coded:
-					nb.codes = raw
-				case col == a.src.weight:
-					nb.weights, err = blocks.View[float32](raw)
-				case col == a.src.time:
-					nb.times, err = blocks.View[int64](raw)
-				case w == 1:
-					nb.rel8 = raw
-				default:
-					nb.rel16, err = blocks.View[uint16](raw)
-				}
-				if err != nil {
-					return t.columns[k][b].x.locate(err)
-				}
-			}
-			a.buckets[b*n+c] = nb
+			sum.Add(int64(k.Edges))
 		}
 		return nil
 	})
+	return sum.Load(), err
+}
+
+// open opens the bucket of the edges from resident partition c into b, and checks what it holds if it is asked to; one
+// without edges where the last step's adjacency has them. A list of all opened ones would take 300 bytes for each pair of
+// partitions, 75 MiB where a store has 512, and opening one again takes no longer than making that list did.
+func (a *assembler) open(s *scheduled, b, c int, check bool) (k newBucket, err error) {
+	p, i := int(s.resident[b].ID), int(s.resident[c].ID)
+	d := &a.src.dirs[p]
+	if s.kept[b] && s.kept[c] || d.BucketEdges(i) == 0 {
+		return k, nil
+	}
+	from, to := d.Range(i, i+1)
+	k.Bucket, err = d.Bucket(i, a.topology.stripes[b].find(a.staging, from, to))
+	if err == nil && check {
+		err = k.Check()
+	}
+	if err != nil {
+		return k, a.topology.stripes[b].x.locate(err)
+	}
+	for n, col := range a.src.carried {
+		w := col.rowBytes(p)
+		at := &a.topology.columns[n][b]
+		raw := at.find(a.staging, int64(d.FirstEdge(i))*w, int64(d.FirstEdge(i+1))*w)
+		if err := k.carry(a.src, n, raw, col.coded(p), check); err != nil {
+			return k, at.x.locate(err)
+		}
+	}
+	return k, nil
+}
+
+// carry sets the bucket's part of column n of those that go beside the neighbours.
+func (k *newBucket) carry(src *source, n int, raw []byte, coded, check bool) (err error) {
+	col := src.carried[n]
+	if check && coded && len(raw) > 0 && int(slices.Max(raw)) >= len(col.info.Values) {
+		return fmt.Errorf("%w: code %d in a column of %d values", blocks.ErrCorrupt, slices.Max(raw), len(col.info.Values))
+	}
+	switch {
+	case n >= len(src.carried)-len(src.edgeFeatures):
+		f := bucketFeature{rows: raw}
+		if coded {
+			f.values = col.info.Values
+		}
+		k.features = append(k.features, f)
+	case coded:
+		k.codes = raw
+	case col == src.weight:
+		k.weights, err = blocks.View[float32](raw)
+	case col == src.time:
+		k.times, err = blocks.View[int64](raw)
+	case col.stride == 1:
+		k.rel8 = raw
+	default:
+		k.rel16, err = blocks.View[uint16](raw)
+	}
+	return err
 }
 
 // regionEdges returns how many edges resident partition b's rows have room for in
@@ -230,11 +238,22 @@ func (a *assembler) clearAbsent(s *scheduled, to *Adjacency) {
 	clear(to.Spans[row:])
 }
 
-// streams lists what feeds the rows of resident partition b, in the order of neighbours.
-func (a *assembler) streams(s *scheduled, dir, b int) []stream {
+// streams lists what feeds the rows of resident partition b, in the order of neighbours. Their buckets are the worker's.
+func (a *assembler) streams(s *scheduled, dir, b, worker int) ([]stream, error) {
 	n := len(s.resident)
 	undirected := a.src.m.Schema.Undirected
+	buckets := slices.Grow(a.buckets[worker][:0], 2*n) // which streams point to
+	defer func() { a.buckets[worker] = buckets }()
 	var out []stream
+	feed := func(b, c int, x stream) error {
+		k, err := a.open(s, b, c, false)
+		if err == nil && k.Edges > 0 {
+			buckets = append(buckets, k)
+			x.bucket = &buckets[len(buckets)-1]
+			out = append(out, x)
+		}
+		return err
+	}
 	for c := range n {
 		if s.kept[b] && s.kept[c] {
 			if k := len(out); k > 0 && out[k-1].kind == keptStream {
@@ -246,17 +265,17 @@ func (a *assembler) streams(s *scheduled, dir, b int) []stream {
 		}
 		base := s.resident[c].Base
 		if dir == 0 {
-			if k := &a.buckets[b*n+c]; k.Edges > 0 {
-				out = append(out, stream{kind: sortedStream, bucket: k, base: base, run: -1})
+			if err := feed(b, c, stream{kind: sortedStream, base: base, run: -1}); err != nil {
+				return nil, err
 			}
 		}
 		if dir == 1 || undirected {
-			if k := &a.buckets[c*n+b]; k.Edges > 0 {
-				out = append(out, stream{kind: scatteredStream, bucket: k, base: base, noLoops: undirected && b == c})
+			if err := feed(c, b, stream{kind: scatteredStream, base: base, noLoops: undirected && b == c}); err != nil {
+				return nil, err
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // scratchArrays of one element a node is what a thread works with: cursors into the
@@ -290,7 +309,10 @@ func (a *assembler) partition(s *scheduled, dir, b int, to, from *Adjacency, beg
 	}
 	// Neighbours in partitions that stay come from the last step's rows of b, wherever these lay in Indices: oldPos counts
 	// from the first of them.
-	streams := a.streams(s, dir, b)
+	streams, err := a.streams(s, dir, b, worker)
+	if err != nil {
+		return err
+	}
 	if from != nil && s.kept[b] && rows > 0 {
 		f.old = from.Spans[base : int(base)+rows]
 		f.oldIndices = from.Indices

@@ -139,7 +139,7 @@ func newBuffer(ctx context.Context, m *store.Manifest, opener fileOpener, o Opti
 			it.rank = keys
 		}
 	}
-	it.asm = &assembler{src: it.src, buf: it.buf, layout: it.layout, threads: o.Threads,
+	it.asm = &assembler{src: it.src, buf: it.buf, layout: it.layout, threads: o.Threads, buckets: make([][]newBucket, max(o.Threads, 1)),
 		table: make([]int32, it.layout.rows>>it.layout.shift)}
 	it.resident = newResidency(it.layout, len(m.Partitions))
 	it.stats.init(Stats{Engine: it.engine.Name(), EngineReason: why, MemoryBytes: it.layout.total,
