@@ -40,7 +40,7 @@ var known = []form{
 	{name: "openke", folder: has("train2id.txt"), open: func(path string, o Options) (ingest.Source, error) {
 		return text.OpenKE(o.FS, path, o.Text)
 	}},
-	{name: "numpy", folder: has(append([]string{"edge_index.npy", "edges.npy"}, numpy.RawNames...)...), open: openNumpy},
+	{name: "numpy", file: ending(".npy"), folder: has(append([]string{"edge_index.npy", "edges.npy"}, numpy.RawNames...)...), open: openNumpy},
 	{name: "ogb", folder: layouts.IsOGB, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenOGB(o.FS, path)
 	}},
@@ -82,6 +82,7 @@ var known = []form{
 	{name: "planetoid", file: layouts.IsPlanetoidFile, folder: layouts.IsPlanetoid, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenPlanetoid(o.FS, path)
 	}},
+	{name: "linqs", file: ending(".cites", ".content"), folder: layouts.IsLINQS, nodes: true, open: openLINQS},
 	{name: "npz", file: ending(".npz"), folder: holdsNPZ, open: openNPZ},
 	{name: "binary", file: ending(".bin", ".i32", ".i64", ".raw"), open: openPairs(false)},
 	{name: "binary64", open: openPairs(true)},

@@ -22,7 +22,7 @@ var otherKinds = []struct {
 	instead string
 }{
 	{[]string{".xlsx", ".xls", ".ods"}, "a spreadsheet is not read: save its sheets as CSV or Parquet"},
-	{[]string{".gml", ".graphml", ".gexf", ".graphml.xml", ".net"}, "not read; in Python, gstore.ingest takes the graph that networkx or igraph reads from it"},
+	{[]string{".gml", ".graphml", ".gexf", ".graphml.xml", ".net", ".adjlist", ".multiline_adjlist"}, "not read; in Python, gstore.ingest takes the graph that networkx or igraph reads from it"},
 	{[]string{".ttl", ".rdf", ".owl", ".trig", ".jsonld"}, "RDF is read as N-Triples: riot --output=ntriples of Apache Jena, or rdflib, writes them"},
 	{[]string{".pkl", ".pickle"}, "not read; in Python, gstore.ingest takes the Data or HeteroData of PyG that it holds"},
 	{[]string{".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar"}, "an archive is not read: unpack it, and ingest the folder"},
@@ -127,7 +127,7 @@ func likelyCommands(fs vfs.FS, dir string) string {
 	if err != nil {
 		return ""
 	}
-	var edges, others []string
+	var edges, others, called []string // called are those of others with a column that is called as ids are
 	instead := ""
 	for _, e := range entries {
 		for _, k := range otherKinds {
@@ -153,11 +153,17 @@ func likelyCommands(fs vfs.FS, dir string) string {
 			edges = append(edges, path)
 		default:
 			others = append(others, path)
+			if slices.ContainsFunc(names, table.IsID) {
+				called = append(called, path)
+			}
 		}
 	}
+	if len(others) == 1 {
+		called = others
+	}
 	switch {
-	case len(edges) == 1 && len(others) == 1:
-		return fmt.Sprintf("; gstore ingest %s STORE --nodes %s takes a file of edges and one of nodes", edges[0], others[0])
+	case len(edges) == 1 && len(called) == 1:
+		return fmt.Sprintf("; gstore ingest %s STORE --nodes %s takes a file of edges and one of nodes", edges[0], called[0])
 	case len(edges) == 1:
 		return fmt.Sprintf("; gstore ingest %s STORE takes a file of edges", edges[0])
 	case len(edges)+len(others) > 2 || len(others) == 2:

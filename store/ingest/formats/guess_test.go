@@ -46,6 +46,11 @@ func TestGuessedMeanings(t *testing.T) {
 		{"two colons", "ratings.dat", map[string]string{"ratings.dat": "1::1193::5::978300760\n2::661::3::978302109\n"}, nil, "user_id,item_id,weight,timestamp",
 			[]string{"field 1: source of type user", "field 2: destination of type item", "field 3: weight", "field 4: timestamp"}},
 		{"labels that nobody knows", "e.csv", map[string]string{"e.csv": "txId1,txId2\n1,2\n2,3\n", "n.csv": "txId,class\n1,1\n2,unknown\n3,2\n"}, []string{"n.csv"}, "", []string{"class: label: classes [\"1\" \"2\"]; \"unknown\" is none"}},
+		{"labels called target", "e.csv", map[string]string{"e.csv": "node_1,node_2\n1,2\n2,3\n", "n.csv": "id,target\n1,1\n2,0\n3,2\n"}, []string{"n.csv"}, "", []string{"target: label"}},
+		{"labels by the last word", "e.csv", map[string]string{"e.csv": "id_1,id_2\n1,2\n2,3\n", "n.csv": "id,name,ml_target,age\n1,a,1,5\n2,b,0,6\n3,c,1,7\n"}, []string{"n.csv"}, "",
+			[]string{"name: left out: text", "ml_target: label", "age: feature x"}},
+		{"two columns that might be labels", "e.csv", map[string]string{"e.csv": "id_1,id_2\n1,2\n2,3\n", "n.csv": "id,a_class,b_class\n1,1,5\n2,0,6\n3,1,7\n"}, []string{"n.csv"}, "",
+			[]string{"a_class: feature x", "b_class: feature x"}},
 		{"a class called unknown", "e.csv", map[string]string{"e.csv": "txId1,txId2\n1,2\n2,3\n", "n.csv": "txId,class\n1,known\n2,unknown\n3,known\n"}, []string{"n.csv"}, "", []string{"class: label: classes [\"known\" \"unknown\"]\n"}},
 		{"fractions after a comma", "e.csv", map[string]string{"e.csv": "Von;An;Betrag;Anteil\nK1;K2;1,5;1\nK2;K3;-20;0,25\n"}, nil, "src,dst,Betrag,Anteil", []string{"Betrag: edge feature Betrag", "Anteil: edge feature Anteil"}},
 		{"lists of numbers", "e.csv", map[string]string{"e.csv": "src_id,dst_id,feat,price\n0,1,\"0.1, 0.2\",\"1,200\"\n1,0,\"[0.5, 2]\",\"1,300\"\n",
@@ -63,6 +68,9 @@ func TestGuessedMeanings(t *testing.T) {
 		{"JSON Lines", "e.jsonl", map[string]string{"e.jsonl": "{\"source\": \"a\", \"target\": \"b\", \"weight\": 1, \"time\": 5}\n{\"target\": \"a\", \"source\": \"b\", \"weight\": 2, \"time\": 6}\n"}, nil, "",
 			[]string{"source: source", "target: destination", "weight: weight", "time: timestamp"}},
 		{"an array of objects", "e.json", map[string]string{"e.json": "[{\"from\": 1, \"to\": 2, \"feat\": [0.5, 1]},\n{\"from\": 2, \"to\": 1, \"feat\": [1, 2]}]"}, nil, "", []string{"from: source", "to: destination", "feat.0: edge feature feat [2]"}},
+		{"networkx's lists of edges", "g.edgelist", map[string]string{"g.edgelist": "0 1 {}\n1 2 {}\n"}, nil, "", []string{"src: source", "dst: destination"}},
+		{"networkx's attributes", "g.txt", map[string]string{"g.txt": "a b {'weight': 0.5, 'kind': 'x, \\'y', 'n': 3}\nb c {'n': 4, 'kind': None, \"weight\": 2}\n"}, nil, "",
+			[]string{"src: source", "dst: destination", "weight: weight", "kind: left out: text", "n: edge feature n"}},
 		{"text without a known ending", "cora.cites", map[string]string{"cora.cites": "35\t1033\n35\t103482\n"}, nil, "", []string{"field 1: source", "field 2: destination"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -108,7 +116,9 @@ func TestGuessedMeanings(t *testing.T) {
 		"c.mtx": []byte("%%MatrixMarket matrix coordinate complex general\n3 3 1\n1 2 1 1\n"), "h.mtx": []byte("%%MatrixMarket matrix coordinate real hermitian\n3 3 1\n1 2 1 1\n"), "w.mtx": []byte("%%MatrixMarket matrix coordinate pattern general\n3 4 1\n1 2\n"),
 		"b.mtx": []byte("%%MatrixMarket\n1 1 1\n"), "s.mtx": []byte("%%MatrixMarket matrix coordinate pattern general\n3 4\n1 2\n"), "g.graphml": []byte("<graphml/>"), "a.tar.gz": {31, 139, 8}, "u.data": []byte("1\t2\t5\t978300760\n2\t2\t5\t978300761\n"),
 		"three.tsv": []byte("a\tb\tc\nd\te\tf\n"), "cora/ind.cora.x": {128, 2},
-		"kg.csv": []byte("relation,x_index,x_id,x_name,y_index,y_id,y_name,score\nppi,0,9796,a,1,56992,b,.5\nppi,1,7918,c,0,9796,a,1\n"),
+		"kg.csv":    []byte("relation,x_index,x_id,x_name,y_index,y_id,y_name,score\nppi,0,9796,a,1,56992,b,.5\nppi,1,7918,c,0,9796,a,1\n"),
+		"g.adjlist": []byte("0 1 2\n1 2\n"), "g.json": []byte(`{"directed": false, "nodes": [` + strings.Repeat(`{"id": 1}, `, 1000) + `{"id": 0}], "links": []}`),
+		"asia/lastfm_edges.csv": []byte("node_1,node_2\n0,1\n1,2\n"), "asia/lastfm_target.csv": []byte("id,target\n0,1\n1,0\n2,1\n"), "asia/lastfm_features.json": []byte(`{"0": [1, 2], "1": [2, 3], "2": [1]}`),
 		"x.json": []byte("{\"a\": 1, \"b\": 2}\n"), "m.txt2": []byte("%%MatrixMarket\n1 2\n"), "b.x": {0, 1, 2, '\n'}})
 	for _, c := range []struct {
 		path  string
@@ -128,6 +138,9 @@ func TestGuessedMeanings(t *testing.T) {
 		{"b.mtx", nil, "expected %%MatrixMarket matrix coordinate"},
 		{"s.mtx", nil, "the numbers of rows, columns and entries"},
 		{"g.graphml", nil, "networkx"},
+		{"g.adjlist", nil, "networkx"},
+		{"g.json", nil, "node_link_graph"},
+		{"asia", nil, "gstore ingest asia/lastfm_edges.csv STORE --nodes asia/lastfm_target.csv"},
 		{"three.tsv", nil, "--columns src,relation,dst"},
 		{"cora", nil, "cora: no ind.cora.y"},
 		{"a.tar.gz", nil, "unpack it"},

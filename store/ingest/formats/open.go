@@ -13,6 +13,7 @@ import (
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/database"
 	"github.com/gstore/gstore/store/ingest/formats/files"
+	"github.com/gstore/gstore/store/ingest/formats/layouts"
 	"github.com/gstore/gstore/store/ingest/formats/numpy"
 	"github.com/gstore/gstore/store/ingest/formats/sqlite"
 	"github.com/gstore/gstore/store/ingest/formats/table"
@@ -300,7 +301,20 @@ func openNPZ(path string, o Options) (ingest.Source, error) {
 	return numpy.OpenNPZ(o.FS, path)
 }
 
-func openNumpy(path string, o Options) (ingest.Source, error) { return numpy.OpenFolder(o.FS, path) }
+func openNumpy(path string, o Options) (ingest.Source, error) {
+	if files.IsFile(o.FS, path) {
+		return numpy.OpenEdges(o.FS, path)
+	}
+	return numpy.OpenFolder(o.FS, path)
+}
+
+// openLINQS opens a graph of LINQS; one of its files alone, or of which more is said, is a file of edges as any other.
+func openLINQS(path string, o Options) (ingest.Source, error) {
+	if files.IsFile(o.FS, path) && (!o.isPlain() || !layouts.IsLINQSFile(o.FS, path)) {
+		return openEdges(edgelistFormat)(path, o)
+	}
+	return layouts.OpenLINQS(o.FS, path, o.Text)
+}
 
 // openTriples opens a folder of triples: names in text, or numbers in arrays.
 func openTriples(path string, o Options) (ingest.Source, error) {

@@ -108,6 +108,9 @@ func pageInputs(c *coraArrays, pickles string) map[string]func(t *testing.T) {
 			}
 			clitest.Put(t, "data/Cora/processed", map[string][]byte{"data.pt": b, "pre_filter.pt": []byte("any")})
 		},
+		"cora/cora.cites": func(t *testing.T) {
+			clitest.Put(t, "cora", map[string][]byte{"cora.content": []byte("31\t1\t0\tTheory\n7\t0\t1\tRules\n"), "cora.cites": []byte("31\t7\n")})
+		},
 		"data/CiteSeer": func(t *testing.T) {
 			if err := os.CopyFS("data/CiteSeer/raw", os.DirFS(filepath.Join(pickles, "planetoid"))); err != nil {
 				t.Fatal(err)

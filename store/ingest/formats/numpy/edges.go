@@ -2,8 +2,11 @@ package numpy
 
 import (
 	"context"
+	"encoding/binary"
 	"math"
 	"slices"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -32,6 +35,22 @@ func Rows(a *Array) parts.Rows {
 			return emit(b, ingest.Position{File: a.Path, Unit: "row", Index: uint64(first)})
 		})
 	}
+}
+
+// OpenEdges opens one array of edges, of nodes that count from 0.
+func OpenEdges(fs vfs.FS, path string) (ingest.Source, error) {
+	a, err := OpenArray(fs, path)
+	if err != nil {
+		return nil, err
+	}
+	s := parts.New("numpy", path)
+	s.AddFiles(path)
+	if dir := fs.PathDir(path); files.Find(fs, dir, "edge_index.npy", "edges.npy") == path {
+		if all, err := OpenFolder(fs, dir); err == nil && len(all.Describe().Files) > 1 {
+			s.Desc.Notes = append(s.Desc.Notes, "the edges alone are read: gstore ingest "+dir+" takes the arrays beside them too")
+		}
+	}
+	return s, AddEdges(s, a, nil, nil, FormColumns)
 }
 
 // IDs streams a list of node ids, less than count, plus offset.
@@ -84,21 +103,41 @@ func AddEdges(s *parts.Source, ends, types *Array, columns []EdgeColumn, form Ed
 		if c.Array.Rows() != s.Desc.Edges || c.Array.Dim() == 0 {
 			return ingest.Inputf(c.Path, "shape %v, expected %d rows (the number of edges)", c.Array.Shape, s.Desc.Edges)
 		}
+		if c.Spec.Role == store.RoleWeight && c.Array.Elem != blocks.Float32 {
+			e.wide = c.Array
+		}
 		e.edgeColumns, s.Desc.EdgeColumns = append(e.edgeColumns, c.Array), append(s.Desc.EdgeColumns, c.Spec)
 	}
 	s.EdgeStreams = append(s.EdgeStreams, e.Edges)
 	return nil
 }
 
-// Weights is the column of weights; none if a is nil.
+// Weights is the column of weights, which become float32; none if a is nil.
 func Weights(a *Array) ([]EdgeColumn, error) {
 	if a == nil {
 		return nil, nil
 	}
-	if a.Elem != blocks.Float32 || a.Dim() != 1 {
-		return nil, ingest.Inputf(a.Path, "weights of type %v and shape %v, expected float32, one an edge", a.Elem, a.Shape)
+	if !a.weighs() {
+		return nil, ingest.Inputf(a.Path, "weights of type %v and shape %v, expected float32, float64 or integers of 32 or 64 bits, one an edge", a.Elem, a.Shape)
 	}
-	return []EdgeColumn{ColumnOf("weight", a)}, nil
+	c := ColumnOf("weight", a)
+	c.Spec.Role, c.Spec.Elem = store.RoleWeight, blocks.Float32
+	return []EdgeColumn{c}, nil
+}
+
+// weighs reports whether an array may be that of edges' weights.
+func (a *Array) weighs() bool {
+	return a.Dim() == 1 && (a.Elem == blocks.Float32 || a.Elem == blocks.Float64 || a.Integer())
+}
+
+// narrow makes float32 of numbers of at least as many bytes, in their place.
+func (a *Array) narrow(b []byte) []byte {
+	size := a.Elem.Size()
+	n := len(b) / size
+	for i := range n {
+		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(float32(a.Elem.Float64(b[i*size:]))))
+	}
+	return b[:4*n]
 }
 
 // EdgeColumn is a column of a type of edges.

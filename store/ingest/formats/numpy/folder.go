@@ -31,6 +31,7 @@ type folder struct {
 	pairs       bool          // edges is [E][2]
 	types       *Array        // nil if edges have none
 	edgeColumns []*Array      // of desc.EdgeColumns
+	wide        *Array        // the weights if they are no float32, which they become; nil
 	columns     []*Array      // of desc.NodeColumns
 	export      *files.Export // nil if no export wrote the folder
 	splits      []string      // folders
@@ -216,8 +217,12 @@ func (s *folder) openEdgeColumns() error {
 		}
 		spec := ingest.ColumnSpec{Name: c.Column, Role: store.RoleEdge, Elem: a.Elem, Dim: int(a.Dim())}
 		if c.Column == "weight" {
-			if spec.Role = store.RoleWeight; a.Elem != blocks.Float32 || a.Dim() != 1 {
-				return ingest.Inputf(a.Path, "weights of type %v and shape %v, expected float32 of shape [%d]", a.Elem, a.Shape, s.desc.Edges)
+			weights, err := Weights(a)
+			if err != nil {
+				return err
+			}
+			if spec = weights[0].Spec; a.Elem != spec.Elem {
+				s.wide = a
 			}
 		}
 		s.edgeColumns, s.desc.EdgeColumns = append(s.edgeColumns, a), append(s.desc.EdgeColumns, spec)

@@ -25,11 +25,12 @@ type Archive struct {
 	fs   vfs.FS
 	Path string
 	Keys map[string]bool
+	read map[string]bool // those of Keys that were asked for
 }
 
 // OpenArchive reads the directory of a .npz file.
 func OpenArchive(fs vfs.FS, path string) (*Archive, error) {
-	a := &Archive{fs: fs, Path: path, Keys: map[string]bool{}}
+	a := &Archive{fs: fs, Path: path, Keys: map[string]bool{}, read: map[string]bool{}}
 	err := a.with(func(z *zip.Reader) error {
 		for _, m := range z.File {
 			key := strings.TrimSuffix(m.Name, ".npy")
@@ -128,8 +129,20 @@ func (a *Archive) list() string {
 	return strings.Join(names, ", ")
 }
 
+// unread are the keys that nobody has asked for, in order.
+func (a *Archive) unread() (keys []string) {
+	for k := range a.Keys {
+		if !a.read[k] {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 // Member finds a key's member and calls fn with it.
 func (a *Archive) member(key string, fn func(m *zip.File) error) error {
+	a.read[key] = true
 	return a.with(func(z *zip.Reader) error {
 		for _, m := range z.File {
 			if strings.TrimSuffix(m.Name, ".npy") == key {

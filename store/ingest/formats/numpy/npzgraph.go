@@ -9,6 +9,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats/parts"
+	"github.com/gstore/gstore/store/ingest/formats/table"
 )
 
 // OpenNPZ opens one .npz file that holds a graph: edges as edge_index int
@@ -16,7 +17,8 @@ import (
 // in gnn-benchmark, or the same without adj_ as scipy.sparse.save_npz writes);
 // features as node_feat, x or features [N, D] or as a matrix attr_*; labels;
 // and a split by train_idx, valid_idx, test_idx or by boolean masks, of which there
-// may be those of several splits ([MaskIDs]).
+// may be those of several splits ([MaskIDs]); masks of integers are lists of nodes.
+// Keys that are not read are noted.
 func OpenNPZ(fs vfs.FS, path string) (ingest.Source, error) {
 	a, err := OpenArchive(fs, path)
 	if err != nil {
@@ -28,6 +30,9 @@ func OpenNPZ(fs vfs.FS, path string) (ingest.Source, error) {
 		if err := step(s, a); err != nil {
 			return nil, err
 		}
+	}
+	if left := a.unread(); left != nil {
+		s.Desc.Notes = append(s.Desc.Notes, "not read: "+table.Listed(left))
 	}
 	return s, nil
 }
@@ -46,13 +51,18 @@ func npzEdges(s *parts.Source, a *Archive) error {
 		if err != nil {
 			return err
 		}
-		weights, err := Weights(x)
+		columns, err := Weights(x)
 		if err != nil {
 			return err
 		}
+		further, err := npzEdgeColumns(a)
+		if err != nil {
+			return err
+		}
+		columns = append(columns, further...)
 		// Platonov et al., "A critical look at the evaluation of GNNs under heterophily" (ICLR 2023), store each edge once.
 		s.Desc.Undirected = a.Has("edges", "node_features", "node_labels", "train_masks")
-		return AddEdges(s, ends, types, weights, FormColumns)
+		return AddEdges(s, ends, types, columns, FormColumns)
 	}
 	prefix := ""
 	switch {
@@ -65,6 +75,22 @@ func npzEdges(s *parts.Source, a *Archive) error {
 		return ingest.Inputf(a.Path, "no edges: expected the key edge_index, or a scipy matrix adj_indptr, adj_indices, … (there are: %s)", a.list())
 	}
 	return AddMatrix(s, a, prefix)
+}
+
+// npzEdgeColumns are the features and times of edges.
+func npzEdgeColumns(a *Archive) (columns []EdgeColumn, err error) {
+	x, err := a.First("edge_attr", "edge_feat", "edge_features")
+	if err != nil {
+		return nil, err
+	}
+	if x != nil {
+		columns = append(columns, ColumnOf("edge_attr", x))
+	}
+	t, err := a.First("edge_time", "edge_timestamp", "edge_times", "edge_timestamps", "timestamp", "timestamps")
+	if err == nil && t != nil && t.Elem == blocks.Int64 && t.Dim() == 1 {
+		columns = append(columns, ColumnOf("timestamp", t))
+	}
+	return columns, err
 }
 
 func npzFeatures(s *parts.Source, a *Archive) error {
@@ -119,9 +145,13 @@ func npzSplit(s *parts.Source, a *Archive) error {
 			return err
 		}
 		mask, err := a.First(masks...)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
+		}
+		if list == nil && mask != nil && len(mask.Shape) == 1 && mask.Integer() { // as DGraph-Fin has them
+			list = mask
+		}
+		switch {
 		case (list != nil || mask != nil) && s.Desc.Task == "":
 			return ingest.Inputf(a.Path, "a split of nodes, but no labels (there are: %s)", a.list())
 		case list != nil:

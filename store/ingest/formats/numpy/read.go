@@ -103,6 +103,9 @@ func (s *folder) Edges(ctx context.Context, env ingest.Env, emit func(int, *inge
 					if b.Columns[c], err = x.readElements(files[c], first*x.Dim(), n*x.Dim(), b.Columns[c]); err != nil {
 						return err
 					}
+					if s.wide != nil && s.wide == s.edgeColumns[c] {
+						b.Columns[c] = x.narrow(b.Columns[c])
+					}
 				}
 				if err := emit(worker, b); err != nil {
 					return err

@@ -101,6 +101,27 @@ func (n *nodeTable) labelsNumbered(names []string, o *table.Options) {
 	}
 }
 
+// labelWords end the names of columns of labels, such as ml_target.
+var labelWords = []string{"label", "class", "target"}
+
+// labelByWord takes the only column whose name of several words ends as a label's for labels, where no column is called as labels are.
+func (n *nodeTable) labelByWord(names []string, o *table.Options) {
+	at := -1
+	for k, c := range n.Columns() {
+		w := table.Words(c.Name)
+		if names[k] != "" || len(w) < 2 || !slices.Contains(labelWords, w[len(w)-1]) || slices.Contains(o.Skip, c.Name) || slices.Contains(o.Use, c.Name) {
+			continue
+		}
+		if at >= 0 {
+			return
+		}
+		at = k
+	}
+	if at >= 0 && !slices.Contains(names, "label") {
+		names[at] = "label"
+	}
+}
+
 // secondLabel reports whether column k is called as labels are, in a table that has a column of labels.
 func (n *nodeTable) secondLabel(names []string, k int) bool {
 	known := slices.ContainsFunc(labelNames, func(l string) bool { return strings.EqualFold(l, n.Columns()[k].Name) })

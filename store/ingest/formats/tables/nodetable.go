@@ -18,7 +18,7 @@ var nodeFields = []string{"id", "label", "split", "train_mask", "valid_mask", "t
 
 // What else the columns of tables of nodes are called. typeNames are of text that is a feature unasked.
 var (
-	labelNames = []string{"label", "y", "class", "labels", "node_label"}
+	labelNames = []string{"label", "y", "class", "labels", "node_label", "target"}
 	typeNames  = []string{"node_type", "ntype", ":label", "~label"}
 	maskNames  = map[string]string{"val_mask": "valid_mask"}
 )
@@ -329,7 +329,8 @@ func (n *nodeTable) byName(names []string, o *table.Options) {
 	find := func(as string, known []string) {
 		for _, want := range known {
 			for k, c := range cols {
-				if names[k] == "" && (strings.EqualFold(c.Name, want) || strings.EqualFold(table.Untyped(c.Name), want)) && !slices.Contains(o.Skip, c.Name) {
+				called := strings.EqualFold(c.Name, want) || strings.EqualFold(table.Untyped(c.Name), want)
+				if names[k] == "" && called && !slices.Contains(o.Skip, c.Name) && (as != "label" || o.Label != nil || !slices.Contains(o.Use, c.Name)) {
 					names[k] = as
 					return
 				}
@@ -343,6 +344,7 @@ func (n *nodeTable) byName(names []string, o *table.Options) {
 	if o.Label == nil {
 		find("label", labelNames)
 		n.labelsNumbered(names, o)
+		n.labelByWord(names, o)
 	}
 	for _, l := range o.Label {
 		find("label", []string{l})

@@ -15,7 +15,7 @@ var konectKinds = []string{"sym", "asym", "bip"}
 // nameByComments takes names of columns from the comments before the first line, where these name the ends and the line has more fields than two:
 // SNAP's files name them in the last one, and KONECT's have the same columns always, of which the first one tells the kinds.
 func (t *textSample) nameByComments(comments [][]byte, o *table.Options) {
-	if len(comments) == 0 || o.Header != nil || o.Columns != nil || o.NodeColumns != nil {
+	if len(comments) == 0 || t.commented || o.Header != nil || o.Columns != nil || o.NodeColumns != nil {
 		return
 	}
 	names, undirected := konectNames(comments[0], len(t.names)), false

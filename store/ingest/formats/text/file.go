@@ -108,6 +108,8 @@ type Dialect struct {
 	lists []int
 	// commas says, by place, that a field's numbers have a comma before their fraction.
 	commas []bool
+	// attributes are the names of those that a dictionary at the end of each line has, if one is there; see attributed.
+	attributes []string
 }
 
 // twoColons stands for a delimiter of two bytes.
@@ -181,6 +183,9 @@ func (d Dialect) wholeRecords(b []byte) int {
 // written anew in place, so a record is split once. A field is a part of line: columnOf tells where it begins.
 func (d Dialect) split(fields [][]byte, line []byte) ([][]byte, error) {
 	var err error
+	if d.attributes != nil {
+		return d.splitAttributes(fields, line)
+	}
 	if d.quotes && bytes.IndexByte(line, '"') >= 0 {
 		fields, err = d.splitQuoted(fields, line)
 	} else {

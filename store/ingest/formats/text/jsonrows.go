@@ -130,7 +130,11 @@ func (r *jsonRows) open() error {
 			}
 		})
 		if long != "" {
-			return ingest.Inputf(r.path, "one object, whose %q is a long list; expected an object for each row", long)
+			graph := ""
+			if long == "nodes" || long == "links" || long == "edges" {
+				graph = "; in Python, gstore.ingest takes the graph that networkx.node_link_graph makes of what networkx.node_link_data wrote"
+			}
+			return ingest.Inputf(r.path, "one object, whose %q is a long list; expected an object for each row%s", long, graph)
 		}
 	}
 	r.cells = make([][]byte, len(names))

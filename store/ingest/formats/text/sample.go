@@ -83,6 +83,9 @@ func sampleText(fs vfs.FS, path string, o *table.Options) (*textSample, error) {
 		}
 		number += lines
 	}
+	if t.attributes != nil && t.first != 0 {
+		t.rows, t.names, t.commented = slices.Insert(t.rows, 0, t.names), append([]string{"src", "dst"}, t.attributes...), true
+	}
 	t.pointFractions()
 	if o.Lists && o.Columns == nil && o.NodeColumns == nil {
 		t.expandLists(o)
@@ -118,6 +121,12 @@ func (t *textSample) Columns() []table.Column { return t.cols }
 // detect finds out the dialect, by the first line of text, line number of the file.
 func (t *textSample) detect(text []byte, number uint64, o *table.Options) error {
 	line, _ := NextLine(text)
+	if o.Delimiter == 0 && o.Columns == nil && o.NodeColumns == nil && o.Header == nil {
+		if t.attributes = attributeNames(line); t.attributes != nil {
+			t.delimiter = ' '
+			return nil
+		}
+	}
 	if t.delimiter = o.Delimiter; t.delimiter == 0 {
 		t.delimiter = ' '
 		plain := outsideQuotes(line)
