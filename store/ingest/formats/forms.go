@@ -82,6 +82,9 @@ var known = []form{
 	{name: "planetoid", file: layouts.IsPlanetoidFile, folder: layouts.IsPlanetoid, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenPlanetoid(o.FS, path)
 	}},
+	{name: "hgb", folder: layouts.IsHGB, open: func(path string, o Options) (ingest.Source, error) {
+		return layouts.OpenHGB(o.FS, path)
+	}},
 	{name: "linqs", file: ending(".cites", ".content"), folder: layouts.IsLINQS, nodes: true, open: openLINQS},
 	{name: "npz", file: ending(".npz"), folder: holdsNPZ, open: openNPZ},
 	{name: "binary", file: ending(".bin", ".i32", ".i64", ".raw"), open: openPairs(false)},

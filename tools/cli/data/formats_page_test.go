@@ -108,6 +108,10 @@ func pageInputs(c *coraArrays, pickles string) map[string]func(t *testing.T) {
 			}
 			clitest.Put(t, "data/Cora/processed", map[string][]byte{"data.pt": b, "pre_filter.pt": []byte("any")})
 		},
+		"DBLP": func(t *testing.T) {
+			clitest.Put(t, "DBLP", map[string][]byte{"node.dat": []byte("0\tp\t0\t1,0\n1\tq\t0\t0,1\n2\ta\t1\n"), "link.dat": []byte("0\t2\t0\t1\n1\t2\t0\t1\n"),
+				"label.dat": []byte("0\tp\t0\t1\n"), "label.dat.test": []byte("1\tq\t0\t0\n")})
+		},
 		"cora/cora.cites": func(t *testing.T) {
 			clitest.Put(t, "cora", map[string][]byte{"cora.content": []byte("31\t1\t0\tTheory\n7\t0\t1\tRules\n"), "cora.cites": []byte("31\t7\n")})
 		},
