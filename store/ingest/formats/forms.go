@@ -63,6 +63,9 @@ var known = []form{
 		return text.OpenInteractions(o.FS, path)
 	}},
 	{name: "triples", folder: func(fs vfs.FS, dir string) bool { return text.HoldsTriples(fs, dir) || has("train.npy")(fs, dir) }, export: exportedTriples, open: openTriples},
+	{name: "neo4j", folder: layouts.IsNeo4j, open: func(path string, o Options) (ingest.Source, error) {
+		return layouts.OpenNeo4j(o.FS, path, o.Text)
+	}},
 	{name: "tables", folder: layouts.IsTables, nodes: true, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenTables(o.FS, path, o.Text, o.Nodes, o.NodeColumns)
 	}},

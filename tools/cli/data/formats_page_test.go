@@ -108,6 +108,10 @@ func pageInputs(c *coraArrays, pickles string) map[string]func(t *testing.T) {
 			}
 			clitest.Put(t, "data/Cora/processed", map[string][]byte{"data.pt": b, "pre_filter.pt": []byte("any")})
 		},
+		"import": func(t *testing.T) {
+			clitest.Put(t, "import", map[string][]byte{"people.csv": []byte("code:ID(Person),age:int\na,5\nb,6\n"), "films.csv": []byte("id:ID(Movie),year:int\n1,1999\n"),
+				"acted.csv": []byte(":START_ID(Person),:END_ID(Movie),:TYPE\na,1,ACTED\nb,1,ACTED\n")})
+		},
 		"DBLP": func(t *testing.T) {
 			clitest.Put(t, "DBLP", map[string][]byte{"node.dat": []byte("0\tp\t0\t1,0\n1\tq\t0\t0,1\n2\ta\t1\n"), "link.dat": []byte("0\t2\t0\t1\n1\t2\t0\t1\n"),
 				"label.dat": []byte("0\tp\t0\t1\n"), "label.dat.test": []byte("1\tq\t0\t0\n")})

@@ -65,7 +65,7 @@ func EndType(column string, types []string) string {
 		return ""
 	}
 	stem, ok := strings.CutSuffix(strings.ToLower(column), "_id")
-	if !ok {
+	if !ok || strings.HasPrefix(stem, ":") { // :START_ID of Neo4j's import
 		return ""
 	}
 	return stem

@@ -337,7 +337,12 @@ func (n *nodeTable) byName(names []string, o *table.Options) {
 			}
 		}
 	}
-	find("id", append(table.TypedIDs(n.kind), table.IdNames...))
+	if k := slices.IndexFunc(cols, func(c table.Column) bool { return strings.HasSuffix(c.Name, ":ID") }); k >= 0 && !slices.Contains(o.Skip, cols[k].Name) {
+		names[k] = "id" // Neo4j's, whatever stands before it
+	}
+	if !slices.Contains(names, "id") {
+		find("id", append(table.TypedIDs(n.kind), table.IdNames...))
+	}
 	if k := slices.IndexFunc(cols, func(c table.Column) bool { return !slices.Contains(o.Skip, c.Name) }); k >= 0 && n.kind == "" && !slices.Contains(names, "id") && table.IsID(cols[k].Name) {
 		names[k] = "id" // a key stands first; that of a type is called by it
 	}

@@ -25,6 +25,8 @@ type textSample struct {
 
 	commented  bool // names are those of a comment: the first line is a row like the others
 	undirected bool // a comment says that edges are
+
+	spaces []string // of ids, by column; nil = its names are none of Neo4j's
 }
 
 // sampleText looks at the first lines of a text table. Lines before the first that is none are comments
@@ -91,6 +93,7 @@ func sampleText(fs vfs.FS, path string, o *table.Options) (*textSample, error) {
 		t.expandLists(o)
 	}
 	t.nameList()
+	t.cutSpaces()
 	t.nameByComments(comments, o)
 	table.NameApart(t.names)
 	t.classify()
