@@ -42,6 +42,10 @@ func TestNPZ(t *testing.T) {
 			t.Errorf("notes %q", notes)
 		}
 	}
+	arrays["train_mask"] = npyList(0, 0, 1) // of the nodes, or a list of them?
+	if _, err := Open("g.npz", Options{FS: memFS(t, map[string][]byte{"g.npz": npzBytes(t, zip.Store, arrays)})}); err == nil || !strings.Contains(err.Error(), "expected bool of shape [3]") {
+		t.Errorf("a mask of integers: %v", err)
+	}
 	for name, b := range map[string][]byte{"float16": npyBytes("<f2", "3,", make([]byte, 6)), "two a row": npyBytes("<f4", "3, 2", make([]byte, 24))} {
 		bad := map[string][]byte{"edge_index": arrays["edge_index"], "edge_weight": b}
 		if _, err := Open("g.npz", Options{FS: memFS(t, map[string][]byte{"g.npz": npzBytes(t, zip.Store, bad)})}); err == nil || !strings.Contains(err.Error(), "edge_weight: weights of type") {

@@ -148,7 +148,7 @@ func npzSplit(s *parts.Source, a *Archive) error {
 		if err != nil {
 			return err
 		}
-		if list == nil && mask != nil && len(mask.Shape) == 1 && mask.Integer() { // as DGraph-Fin has them
+		if list == nil && mask != nil && len(mask.Shape) == 1 && mask.Integer() && mask.Rows() != s.Desc.Nodes { // as DGraph-Fin has them
 			list = mask
 		}
 		switch {
