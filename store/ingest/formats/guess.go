@@ -127,7 +127,7 @@ func likelyCommands(fs vfs.FS, dir string) string {
 	if err != nil {
 		return ""
 	}
-	var edges, others, called []string // called are those of others with a column that is called as ids are
+	var edges, others, called []string // called are those of others with a column that is called as ids are, or whose columns have no names
 	instead := ""
 	for _, e := range entries {
 		for _, k := range otherKinds {
@@ -153,7 +153,8 @@ func likelyCommands(fs vfs.FS, dir string) string {
 			edges = append(edges, path)
 		default:
 			others = append(others, path)
-			if slices.ContainsFunc(names, table.IsID) {
+			numbers := slices.IndexFunc(names, func(n string) bool { return !table.IsNumber([]byte(n)) }) < 0 && !ending(text.JSONSuffixes...)(files.PlainName(e))
+			if numbers || slices.ContainsFunc(names, table.IsID) {
 				called = append(called, path)
 			}
 		}
@@ -164,6 +165,8 @@ func likelyCommands(fs vfs.FS, dir string) string {
 	switch {
 	case len(edges) == 1 && len(called) == 1:
 		return fmt.Sprintf("; gstore ingest %s STORE --nodes %s takes a file of edges and one of nodes", edges[0], called[0])
+	case len(edges) == 1 && len(called) > 1:
+		return fmt.Sprintf("; gstore ingest %s STORE --nodes %s takes a file of edges and those of nodes", edges[0], strings.Join(called, " --nodes "))
 	case len(edges) == 1:
 		return fmt.Sprintf("; gstore ingest %s STORE takes a file of edges", edges[0])
 	case len(edges)+len(others) > 2 || len(others) == 2:

@@ -51,6 +51,10 @@ func TestGuessedMeanings(t *testing.T) {
 			[]string{"name: left out: text", "ml_target: label", "age: feature x"}},
 		{"two columns that might be labels", "e.csv", map[string]string{"e.csv": "id_1,id_2\n1,2\n2,3\n", "n.csv": "id,a_class,b_class\n1,1,5\n2,0,6\n3,1,7\n"}, []string{"n.csv"}, "",
 			[]string{"a_class: feature x", "b_class: feature x"}},
+		{"nodes without a header, with a label", "e.tsv", map[string]string{"e.tsv": "p1\tp2\n", "n.content": "p1" + bow + "\tAI\np2" + bow + "\tDB\n"}, []string{"n.content"}, "",
+			[]string{"field 1: id", "field 42: label: classes [\"AI\" \"DB\"]"}},
+		{"nodes without a header, beside labels", "e.csv", map[string]string{"e.csv": "txId1,txId2\n1,2\n2,3\n", "n.csv": "txId,class\n1,1\n2,unknown\n3,2\n", "f.csv": "1,5,.5\n2,6,1\n3,7,2\n"}, []string{"n.csv", "f.csv"}, "",
+			[]string{"class: label", "field 1: id", "field 2: feature x[0] of 2", "field 3: feature x[1] of 2"}},
 		{"a class called unknown", "e.csv", map[string]string{"e.csv": "txId1,txId2\n1,2\n2,3\n", "n.csv": "txId,class\n1,known\n2,unknown\n3,known\n"}, []string{"n.csv"}, "", []string{"class: label: classes [\"known\" \"unknown\"]\n"}},
 		{"fractions after a comma", "e.csv", map[string]string{"e.csv": "Von;An;Betrag;Anteil\nK1;K2;1,5;1\nK2;K3;-20;0,25\n"}, nil, "src,dst,Betrag,Anteil", []string{"Betrag: edge feature Betrag", "Anteil: edge feature Anteil"}},
 		{"lists of numbers", "e.csv", map[string]string{"e.csv": "src_id,dst_id,feat,price\n0,1,\"0.1, 0.2\",\"1,200\"\n1,0,\"[0.5, 2]\",\"1,300\"\n",
@@ -110,7 +114,8 @@ func TestGuessedMeanings(t *testing.T) {
 		})
 	}
 	// What is refused, with what to type instead.
-	fs := memFS(t, map[string][]byte{"e.tsv": []byte("p1\tp2\n"), "n.content": []byte("p1" + bow + "\tAI\np2" + bow + "\tDB\n"),
+	fs := memFS(t, map[string][]byte{"e.tsv": []byte("p1\tp2\n"), "x.csv": []byte("7,1,2\n8,3,4\n"), "twice.csv": []byte("7,1,2\n7,3,4\n"),
+		"elliptic/edgelist.csv": []byte("txId1,txId2\n7,8\n"), "elliptic/classes.csv": []byte("txId,class\n7,1\n8,2\n"), "elliptic/features.csv": []byte("7,1,2\n8,3,4\n"),
 		"d/kunden.csv": []byte("id,x\na,1\nb,2\n"), "d/links.csv": []byte("sender,receiver\na,b\n"), "tables/a.csv": []byte("id,x\n1,2\n"), "tables/b.csv": []byte("id,x,y\n1,2,3\n"), "friends.csv": []byte("person_id,friend_id\nann,bob\nbob,cy\n"), "one/a.cites": []byte("1 2\n3 4\n"),
 		"wide.csv": []byte("1,2,1.5" + strings.ReplaceAll(bow, "\t", ",") + "\n"), "m.mtx": []byte("%%MatrixMarket matrix array real general\n3 3\n1\n"),
 		"c.mtx": []byte("%%MatrixMarket matrix coordinate complex general\n3 3 1\n1 2 1 1\n"), "h.mtx": []byte("%%MatrixMarket matrix coordinate real hermitian\n3 3 1\n1 2 1 1\n"), "w.mtx": []byte("%%MatrixMarket matrix coordinate pattern general\n3 4 1\n1 2\n"),
@@ -125,7 +130,9 @@ func TestGuessedMeanings(t *testing.T) {
 		nodes []string
 		want  string
 	}{
-		{"e.tsv", []string{"n.content"}, "--node-columns says what they are, in order, such as id,x*40,label"},
+		{"e.tsv", []string{"x.csv"}, "--node-columns says what they are, in order, such as id,x*2"},
+		{"e.tsv", []string{"x.csv", "twice.csv"}, "twice.csv: the first line, [\"7\" \"1\" \"2\"], names no columns"},
+		{"elliptic", nil, "gstore ingest elliptic/edgelist.csv STORE --nodes elliptic/classes.csv --nodes elliptic/features.csv takes"},
 		{"d", nil, "gstore ingest d/links.csv STORE --nodes d/kunden.csv"},
 		{"tables", nil, "gstore ingest tables STORE --format database makes a node"},
 		{"friends.csv", nil, "--columns src,dst"},

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -117,6 +118,10 @@ func openNodes(fs vfs.FS, named []Named, o table.Options) (tables []*nodeTable, 
 			return nil, err
 		}
 		n, err := openNodeTable(context.Background(), t, from.Kind, &o)
+		var unnamed *unnamedError
+		if errors.As(err, &unnamed) && o.Like == nil && (len(named) > 1 || slices.Contains(unnamed.columns, "label")) {
+			n, err = unnamed.open(context.Background(), fs, path, from.Kind, o)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +134,14 @@ func openNodes(fs vfs.FS, named []Named, o table.Options) (tables []*nodeTable, 
 func addOpened(s *parts.Source, named []Named, tables []*nodeTable) error {
 	for k, n := range tables {
 		path := named[k].Path
-		s.Desc.Uses = append(s.Desc.Uses, table.ColumnUses(path, table.ColumnNames(n.Columns()), n.uses)...)
+		names := table.ColumnNames(n.Columns())
+		if n.note != "" {
+			s.Desc.Notes = append(s.Desc.Notes, n.note)
+			for k := range names { // what the first line has are values
+				names[k] = fmt.Sprintf("field %d", k+1)
+			}
+		}
+		s.Desc.Uses = append(s.Desc.Uses, table.ColumnUses(path, names, n.uses)...)
 		if p, ok := n.Table.(*parquet.Table); ok {
 			s.AddFiles(p.Files()...)
 		} else {

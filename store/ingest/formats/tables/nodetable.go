@@ -34,6 +34,7 @@ type nodeTable struct {
 	features []nodeFeature
 	uses     []string // of the columns
 	kind     string   // type of the nodes; "" = the one there is
+	note     string   // told of the table; "" = nothing
 }
 
 // nodeFeature is a feature that one list column or some number columns make, or one column of text or of dates.
@@ -117,7 +118,8 @@ func (n *nodeTable) withoutIDs() error {
 		}
 	}
 	if 2*numbers > len(names) { // a row
-		return ingest.Inputf(n.Where(), "the first line, %s, names no columns: --node-columns says what they are, in order, such as %s", table.Listed(names), n.likelyColumns())
+		columns := n.likelyColumns()
+		return &unnamedError{ingest.Inputf(n.Where(), "the first line, %s, names no columns: --node-columns says what they are, in order, such as %s", table.Listed(names), columns), strings.Split(columns, ",")}
 	}
 	return ingest.Inputf(n.Where(), "no column of ids (%s) among %s; --node-columns names the columns in order, such as %s", strings.Join(table.IdNames, ", "), table.Listed(names), n.likelyColumns())
 }
