@@ -127,6 +127,7 @@ func likelyCommands(fs vfs.FS, dir string) string {
 	if err != nil {
 		return ""
 	}
+	slices.Sort(entries)
 	var edges, others, called []string // called are those of others with a column that is called as ids are, or whose columns have no names
 	instead := ""
 	for _, e := range entries {

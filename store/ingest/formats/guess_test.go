@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -55,6 +56,10 @@ func TestGuessedMeanings(t *testing.T) {
 			[]string{"field 1: id", "field 42: label: classes [\"AI\" \"DB\"]"}},
 		{"nodes without a header, beside labels", "e.csv", map[string]string{"e.csv": "txId1,txId2\n1,2\n2,3\n", "n.csv": "txId,class\n1,1\n2,unknown\n3,2\n", "f.csv": "1,5,.5\n2,6,1\n3,7,2\n"}, []string{"n.csv", "f.csv"}, "",
 			[]string{"class: label", "field 1: id", "field 2: feature x[0] of 2", "field 3: feature x[1] of 2"}},
+		{"ids of another program's", "e.csv", map[string]string{"e.csv": "from,to\n1,2\n2,3\n", "n.csv": "id,views,mature,new_id\n7001,5,True,1\n7002,6,False,2\n7003,7,True,3\n"}, []string{"n.csv"}, "",
+			[]string{"id: left out: an id is no quantity", "views: feature x[0] of 2", "new_id: id"}},
+		{"ids that edges name too", "e.csv", map[string]string{"e.csv": "from,to\n1,2\n2,3\n", "n.csv": "id,views,new_id\n1,5,3\n2,6,2\n3,7,1\n"}, []string{"n.csv"}, "",
+			[]string{"id: id", "views: feature x", "new_id: left out: an id is no quantity"}},
 		{"a class called unknown", "e.csv", map[string]string{"e.csv": "txId1,txId2\n1,2\n2,3\n", "n.csv": "txId,class\n1,known\n2,unknown\n3,known\n"}, []string{"n.csv"}, "", []string{"class: label: classes [\"known\" \"unknown\"]\n"}},
 		{"fractions after a comma", "e.csv", map[string]string{"e.csv": "Von;An;Betrag;Anteil\nK1;K2;1,5;1\nK2;K3;-20;0,25\n"}, nil, "src,dst,Betrag,Anteil", []string{"Betrag: edge feature Betrag", "Anteil: edge feature Anteil"}},
 		{"lists of numbers", "e.csv", map[string]string{"e.csv": "src_id,dst_id,feat,price\n0,1,\"0.1, 0.2\",\"1,200\"\n1,0,\"[0.5, 2]\",\"1,300\"\n",
@@ -112,6 +117,19 @@ func TestGuessedMeanings(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+	// A text of few values is likely the label, where none is called so.
+	var pages strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&pages, "%d,page %d,%s\n", i, i, []string{"tvshow", "company"}[i%2])
+	}
+	named := memFS(t, map[string][]byte{"e.csv": []byte("id_1,id_2\n1,2\n"), "n.csv": []byte("id,page_name,page_type\n" + pages.String())})
+	s, err := Open("e.csv", Options{FS: named, Nodes: []string{"n.csv"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := s.Describe().Notes; len(notes) != 1 || !strings.HasSuffix(notes[0], "--label page_type takes the 2 values of that one") {
+		t.Errorf("notes %q", notes)
 	}
 	// What is refused, with what to type instead.
 	fs := memFS(t, map[string][]byte{"e.tsv": []byte("p1\tp2\n"), "x.csv": []byte("7,1,2\n8,3,4\n"), "twice.csv": []byte("7,1,2\n7,3,4\n"),

@@ -211,7 +211,7 @@ func LeftOut(t Head, c Column, o *Options, flag string) (why string, err error) 
 		return fmt.Sprintf("left out: dates are no feature unless asked for (--use %s)", c.Name), nil
 	case c.Empty && !asked:
 		return "left out: no values", nil
-	case isKey(c) && !asked && !o.likeEdges(c.Name):
+	case (isKey(c) || o.ID != "" && !c.Text && slices.Contains(IdNames, strings.ToLower(c.Name))) && !asked && !o.likeEdges(c.Name):
 		return fmt.Sprintf("left out: an id is no quantity (--use %s takes it)", c.Name), nil
 	case c.Mixed:
 		return "", ingest.Inputf(t.Where(), "column %q holds numbers and text (%.40q); leave it out with --skip %s, or name the columns in order with %s", c.Name, c.Example, c.Name, flag)

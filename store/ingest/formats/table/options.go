@@ -27,6 +27,8 @@ type Options struct {
 	// "split", "train_mask", "valid_mask", "test_mask", "-", or features as in
 	// Columns. nil = by their names.
 	NodeColumns []string
+	// ID names the column of a table of nodes that has their ids; "" = as it is called.
+	ID string
 	// Label names the column of a table of nodes that has the labels, as NAME or, of one type's, TYPE.NAME; several are 1 where a node has
 	// the label of their name, else 0; nil = as they are called.
 	Label []string

@@ -90,6 +90,9 @@ func OpenEdges(fs vfs.FS, path, format string, o table.Options, nodes []string, 
 		ends = list.Ends()
 	}
 	tables, err := openNodes(fs, named, o)
+	if err == nil && types == nil && len(s.EdgeStreams) > 0 {
+		err = idsByEnds(context.Background(), fs, s.EdgeStreams[0], named, tables, o)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/parts"
 	"github.com/gstore/gstore/store/ingest/formats/table"
 )
 
@@ -126,4 +127,57 @@ func (n *nodeTable) labelByWord(names []string, o *table.Options) {
 func (n *nodeTable) secondLabel(names []string, k int) bool {
 	known := slices.ContainsFunc(labelNames, func(l string) bool { return strings.EqualFold(l, n.Columns()[k].Name) })
 	return known && slices.Contains(names, "label")
+}
+
+// Texts of a few values, in the first rows of a table, are likely classes.
+const (
+	likelyRows    = 1000
+	likelyClasses = 100 // at most, and no more than a quarter of the rows
+)
+
+// noteLikelyLabel says how to learn the first text of tables without labels that has few values: nothing would be learned of their nodes.
+func noteLikelyLabel(s *parts.Source, tables []*nodeTable) error {
+	for _, n := range tables {
+		var want []table.Want
+		for k, c := range n.Columns() {
+			if !n.grows && c.Text && !c.Date && !c.Mixed && c.Strange == "" && strings.HasPrefix(n.uses[k], "left out: text") {
+				want = append(want, table.Want{At: k})
+			}
+		}
+		if len(want) == 0 {
+			continue
+		}
+		rows := 0
+		values := make([]map[string]bool, len(want))
+		for i := range values {
+			values[i] = map[string]bool{}
+		}
+		err := table.ReadSome(context.Background(), n, want, func(b *table.Batch) error {
+			for r := range b.Rows {
+				for i := range want {
+					if v := b.Text[i].At(r); !table.MissingText(v) {
+						values[i][string(v)] = true
+					}
+				}
+				if rows++; rows == likelyRows {
+					return table.ErrEnough
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for i, w := range want {
+			if m := len(values[i]); m >= 2 && m <= likelyClasses && 4*m <= rows {
+				name := n.Columns()[w.At].Name
+				if n.kind != "" {
+					name = n.kind + "." + name
+				}
+				s.Desc.Notes = append(s.Desc.Notes, fmt.Sprintf("no column is called as labels are (%s), so that nothing is learned of nodes: --label %s takes the %d values of that one", strings.Join(labelNames, ", "), name, m))
+				return nil
+			}
+		}
+	}
+	return nil
 }

@@ -88,6 +88,9 @@ func addNodes(s *parts.Source, tables []*nodeTable) error {
 	if divided != nil && s.Desc.Task == "" {
 		return ingest.Inputf(divided.Where(), "a split of nodes, but no labels")
 	}
+	if !labelled && len(s.Desc.EdgeLists) == 0 {
+		return noteLikelyLabel(s, tables)
+	}
 	return nil
 }
 
@@ -137,7 +140,9 @@ func addOpened(s *parts.Source, named []Named, tables []*nodeTable) error {
 		names := table.ColumnNames(n.Columns())
 		if n.note != "" {
 			s.Desc.Notes = append(s.Desc.Notes, n.note)
-			for k := range names { // what the first line has are values
+		}
+		if n.unnamed { // what the first line has are values
+			for k := range names {
 				names[k] = fmt.Sprintf("field %d", k+1)
 			}
 		}

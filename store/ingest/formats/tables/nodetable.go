@@ -35,6 +35,8 @@ type nodeTable struct {
 	uses     []string // of the columns
 	kind     string   // type of the nodes; "" = the one there is
 	note     string   // told of the table; "" = nothing
+	unnamed  bool     // its first line names no columns
+	grows    bool     // its rows are added to a store
 }
 
 // nodeFeature is a feature that one list column or some number columns make, or one column of text or of dates.
@@ -53,7 +55,7 @@ type nodeFeature struct {
 // features: lists each one, columns NAME.0, NAME.1, … together, other numbers
 // together "x"; text and dates only if asked for. Text that is a label, or asked for, is read here, for its values.
 func openNodeTable(ctx context.Context, t table.Table, kind string, o *table.Options) (*nodeTable, error) {
-	n := &nodeTable{Table: t, kind: kind, id: -1, masks: [4]int{-1, -1, -1, -1}}
+	n := &nodeTable{Table: t, kind: kind, id: -1, masks: [4]int{-1, -1, -1, -1}, grows: o.Like != nil}
 	o = n.liked(o)
 	cols := t.Columns()
 	names := make([]string, len(cols)) // meaning of each column: one of nodeFields, "" = a feature, "-" = none
@@ -339,7 +341,10 @@ func (n *nodeTable) byName(names []string, o *table.Options) {
 			}
 		}
 	}
-	if k := slices.IndexFunc(cols, func(c table.Column) bool { return strings.HasSuffix(c.Name, ":ID") }); k >= 0 && !slices.Contains(o.Skip, cols[k].Name) {
+	if o.ID != "" {
+		find("id", []string{o.ID})
+	}
+	if k := slices.IndexFunc(cols, func(c table.Column) bool { return strings.HasSuffix(c.Name, ":ID") }); !slices.Contains(names, "id") && k >= 0 && !slices.Contains(o.Skip, cols[k].Name) {
 		names[k] = "id" // Neo4j's, whatever stands before it
 	}
 	if !slices.Contains(names, "id") {

@@ -50,6 +50,7 @@ func (e *unnamedError) open(ctx context.Context, fs vfs.FS, path, kind string, o
 	}
 	n, err := openNodeTable(ctx, t, kind, &o)
 	if err == nil {
+		n.unnamed = true
 		n.note = fmt.Sprintf("%s: its first line names no columns: they are taken for %s; --node-columns says otherwise", path, strings.Join(e.columns, ","))
 	}
 	return n, err
