@@ -16,6 +16,9 @@ import (
 // not what edges mean: MUSAE's tables of Twitch have Twitch's own id, and new_id of the edges.
 const byEnds = 10
 
+// enoughIDs of the column that is called so settle it: large tables are not read to their end.
+const enoughIDs = 10
+
 // idsByEnds opens tables of nodes anew whose ids, by the edges' ends, stand in another column than the one that is called so.
 func idsByEnds(ctx context.Context, fs vfs.FS, edges parts.Edges, named []Named, tables []*nodeTable, o table.Options) error {
 	var ends map[string]bool
@@ -53,7 +56,7 @@ func idsByEnds(ctx context.Context, fs vfs.FS, edges parts.Edges, named []Named,
 				best = i
 			}
 		}
-		if best == 0 || rows[best] <= byEnds*rows[0] {
+		if best == 0 || rows[0] >= enoughIDs || rows[best] <= byEnds*rows[0] {
 			continue
 		}
 		was := n.Columns()[n.id].Name
@@ -70,15 +73,14 @@ func idsByEnds(ctx context.Context, fs vfs.FS, edges parts.Edges, named []Named,
 	return nil
 }
 
-// matches counts for each column in how many rows it holds one of the ids.
+// matches counts for each column in how many rows it holds one of the ids, until the first one has [enoughIDs].
 func (n *nodeTable) matches(ctx context.Context, ids map[string]bool, columns []int) ([]int, error) {
 	want := make([]table.Want, len(columns))
 	for i, c := range columns {
 		want[i] = table.Want{At: c, Elem: blocks.Invalid}
 	}
 	rows := make([]int, len(columns))
-	n.Use(want)
-	err := n.Read(ctx, ingest.Env{Threads: 1, MemoryBytes: ingest.SourceBytes}, want, func(b *table.Batch) error {
+	err := table.ReadSome(ctx, n, want, func(b *table.Batch) error {
 		var room ingest.IDs
 		for i := range columns {
 			of := b.IDs(i, &room)
@@ -87,6 +89,9 @@ func (n *nodeTable) matches(ctx context.Context, ids map[string]bool, columns []
 					rows[i]++
 				}
 			}
+		}
+		if rows[0] >= enoughIDs {
+			return table.ErrEnough
 		}
 		return ctx.Err()
 	})
