@@ -3,9 +3,11 @@ package formats
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
 )
 
 // A citation graph of LINQS is a folder, or one of its two files; its words are no measurements.
@@ -31,6 +33,21 @@ func TestLINQS(t *testing.T) {
 			t.Errorf("%s: told of %+v", path, got)
 		}
 	}
+	// An id that is no integer may be any line's, the first one is a node as well.
+	var content, cites strings.Builder
+	for v := range 3000 {
+		fmt.Fprintf(&content, "%d\t0\t1\tTheory\n", v)
+		fmt.Fprintf(&cites, "%d\t%d\n", v, (v+1)%3000)
+	}
+	content.WriteString("smith97\t1\t0\tRules\n")
+	cites.WriteString("smith97\t0\n")
+	s, err := Open("d", Options{FS: memFS(t, map[string][]byte{"d/c.content": []byte(content.String()), "d/c.cites": []byte(cites.String())})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if edges, err := show(t, s); err != nil || len(edges) != 3001 || s.Describe().IDs != store.IDsStrings {
+		t.Errorf("%d edges, %v, ids %s", len(edges), err, s.Describe().IDs)
+	}
 	more := map[string][]byte{"d/b.content": nil, "d/b.cites": nil}
 	for name, b := range d {
 		more[name] = b
@@ -38,7 +55,7 @@ func TestLINQS(t *testing.T) {
 	runBad(t, []badCase{
 		{name: "two graphs", path: "d", files: more, want: []string{"2 graphs, b, tiny", "d/b.cites"}},
 		{name: "no words", path: "d", files: map[string][]byte{"d/a.content": []byte("1\tTheory\n"), "d/a.cites": []byte("1\t1\n")}, want: []string{"2 fields a line"}},
-		{name: "a line too short", path: "d", files: map[string][]byte{"d/a.content": []byte("1\t0\t1\tTheory\n2\t0\tTheory\n"), "d/a.cites": []byte("1\t2\n")}, want: []string{"a.content", "holds text"}},
+		{name: "a line too short", path: "d", files: map[string][]byte{"d/a.content": []byte("1\t0\t1\tTheory\n2\t0\tTheory\n"), "d/a.cites": []byte("1\t2\n")}, want: []string{"a.content", "line 2"}},
 		{name: "a word that is none", path: "d", files: map[string][]byte{"d/a.content": []byte("1\t0\t1\tTheory\n2\t0\tx\tTheory\n"), "d/a.cites": []byte("1\t2\n")}, want: []string{"a.content", "holds text"}},
 	})
 }

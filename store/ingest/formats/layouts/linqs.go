@@ -1,6 +1,7 @@
 package layouts
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,6 +79,11 @@ func OpenLINQS(fs vfs.FS, path string, o table.Options) (ingest.Source, error) {
 	if words < 1 {
 		return nil, ingest.Inputf(content, "%d fields a line, expected an id, words and a class", words+2)
 	}
+	if o.IDs == "" {
+		if o.IDs, err = idKind(t); err != nil {
+			return nil, err
+		}
+	}
 	header := false
 	o.Columns, o.Header = []string{"dst", "src"}, &header
 	s, err := tables.OpenEdges(fs, cites, "linqs", o, []string{content}, [][]string{{"id", fmt.Sprintf("x*%d", words), "label"}})
@@ -93,6 +99,24 @@ func OpenLINQS(fs vfs.FS, path string, o table.Options) (ingest.Source, error) {
 		}
 	}
 	return s, nil
+}
+
+// idKind is strings if one id of a table's first column is no integer, which need not be one of the first ones: CiteSeer's are 100157 and
+// bradshaw97introduction; else "".
+func idKind(t table.Table) (kind store.IDKind, err error) {
+	if _, ok := table.ParseID([]byte(t.Columns()[0].Name)); !ok { // of the first line, which stands for a header
+		return store.IDsStrings, nil
+	}
+	err = table.ReadSome(context.Background(), t, []table.Want{{At: 0}}, func(b *table.Batch) error {
+		for i := range b.Rows {
+			if _, ok := table.ParseID(b.Text[0].At(i)); !ok {
+				kind = store.IDsStrings
+				return table.ErrEnough
+			}
+		}
+		return nil
+	})
+	return kind, err
 }
 
 // tellFields calls the columns of a file whose first line names none by their places.
