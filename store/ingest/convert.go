@@ -21,6 +21,7 @@ type Converter struct {
 	missing   []byte          // the stored row of a node the column says nothing about
 	scale     []float32       // int8
 	standard  *store.Standard // nil = values stay as they are
+	bag       bool            // as they do since they are a bag of words
 	rule      Missing         // for missing elements: not ""
 	fill      []float64       // what a missing element becomes, by dimension; nil = it is refused
 	filled    int64           // elements that were

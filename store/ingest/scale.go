@@ -56,6 +56,8 @@ func (k *Converter) scaleNote() string {
 // standardNote says how a feature was brought to mean 0; "" = it is as it was.
 func (k *Converter) standardNote(rule Normalize) string {
 	switch {
+	case k.bag:
+		return fmt.Sprintf("%s is not standardised: its %d columns are 0 and 1, and mostly 0 (--normalize=all standardises them)", k.spec.Name, k.spec.Dim)
 	case k.standard == nil:
 		return ""
 	case rule == NormalizeAll:

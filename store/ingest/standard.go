@@ -17,7 +17,8 @@ type Normalize string
 // them knows it.
 const (
 	// NormalizeTables is the default: columns of numbers and dates of tables are ([source.ColumnSpec].Measured), vectors are not.
-	// Columns of zeros and ones are too: a word that few have tells more than one that half have.
+	// Columns of zeros and ones are too, since a tag that few have tells more than one that half have, unless they are a bag of words
+	// ([bagColumns]).
 	NormalizeTables Normalize = "tables"
 	NormalizeAll    Normalize = "all"  // every feature but indicators of text and masks
 	NormalizeNone   Normalize = "none" // none; missing values are refused unless Options.Missing says otherwise
@@ -31,7 +32,6 @@ func (n Normalize) validate() error {
 	return fmt.Errorf("%w: %q as the features to standardise (known: tables, all, none)", source.ErrOptions, string(n))
 }
 
-// standardises reports whether a column of the source is brought to mean 0.
 // Standardises reports whether a feature column is brought to mean 0 and deviation 1.
 func (o *Options) Standardises(spec *source.ColumnSpec) bool {
 	switch {
@@ -74,6 +74,9 @@ func (r *Job) standardise(ctx context.Context, c int, k *Converter) error {
 	if err != nil {
 		return err
 	}
+	if k.bag = r.Options.Normalize != NormalizeAll && m.bag(); k.bag {
+		return nil // what is missing stays 0
+	}
 	k.standard, err = m.standard()
 	if err != nil {
 		return source.Inputf(r.Desc.Input, "%s: %v; ingest with --normalize=none", k.spec.Name, err)
@@ -89,6 +92,23 @@ func (r *Job) standardise(ctx context.Context, c int, k *Converter) error {
 type moments struct {
 	rows                []int64
 	first, sum, squares []float64
+	ones, others        int64 // values that are 1, and that are neither 0 nor 1
+}
+
+// Which words a text has is one vector, as many as 512 columns of zeros and ones of which at most a tenth are ones: standardised, it has no
+// zeros left, and is learned from less well (docs/lab/findings.md, "Bags of words").
+const (
+	bagColumns = 512
+	bagShare   = 10
+)
+
+// bag reports whether the columns are a bag of words.
+func (m *moments) bag() bool {
+	values := int64(0)
+	for _, n := range m.rows {
+		values += n
+	}
+	return len(m.rows) >= bagColumns && m.others == 0 && bagShare*m.ones <= values
 }
 
 func newMoments(dim int) *moments {
@@ -100,6 +120,11 @@ func (m *moments) add(d int, x float64) {
 		m.first[d] = x
 	}
 	m.rows[d]++
+	if x == 1 {
+		m.ones++
+	} else if x != 0 {
+		m.others++
+	}
 	x -= m.first[d]
 	m.sum[d] += x
 	m.squares[d] += x * x
