@@ -68,6 +68,9 @@ func run(ctx context.Context, further []Further, args []string, e *command.Env) 
 	for _, f := range further {
 		root.AddCommand(f(e))
 	}
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		command.CompleteValues(root)
+	}
 	command.GroupHelp(root, &asked)
 	root.SetArgs(args)
 	root.SetIn(e.Stdin)
@@ -150,7 +153,6 @@ func newRoot(e *command.Env) *cobra.Command {
 	root.SetFlagErrorFunc(command.FlagError)
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(commands(e)...)
-	command.CompleteValues(root)
 	return root
 }
 

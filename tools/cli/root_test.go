@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 
@@ -47,5 +48,29 @@ func TestFirstWords(t *testing.T) {
 		if code != c.code || !strings.Contains(out.String(), c.said) {
 			t.Errorf("gstore %s: exit code %d, expected %d and %q in:\n%s", c.args, code, c.code, c.said, out.String())
 		}
+	}
+}
+
+// TestRunsLeaveNothing: a process may run any number of command lines, as the tests do: what one was made of is not kept.
+func TestRunsLeaveNothing(t *testing.T) {
+	held := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	const runs = 20
+	var before int64
+	for i := range 1 + runs {
+		if i == 1 {
+			before = held()
+		}
+		var out, errs strings.Builder
+		if code := Run(t.Context(), []string{"train", "--help"}, strings.NewReader(""), &out, &errs); code != ExitOK {
+			t.Fatalf("exit code %d: %s", code, errs.String())
+		}
+	}
+	if each := (held() - before) / runs; each > 50<<10 { // the flags of all commands take 390 kB
+		t.Errorf("a run leaves %d bytes", each)
 	}
 }

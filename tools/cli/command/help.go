@@ -90,7 +90,8 @@ func Values(f *pflag.Flag, values ...string) {
 	f.Annotations[valuesKey] = values
 }
 
-// CompleteValues makes shells complete what flags of the command and those below it may be.
+// CompleteValues makes shells complete what flags of the command and those below it may be. Cobra keeps such flags, and with them the whole
+// command, until the process ends: it is for a process that does nothing else.
 func CompleteValues(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if values := f.Annotations[valuesKey]; len(values) > 0 {
