@@ -100,6 +100,7 @@ func writeReference(b *strings.Builder, c *cobra.Command) {
 			fmt.Fprintf(b, "%s\n\n", wrapped(escape(paragraph)))
 		}
 	}
+	c.LocalFlags() // adds the flags of all commands, as running it does
 	fmt.Fprintf(b, "```\n%s\n```\n", c.UseLine())
 	if c.Example != "" {
 		fmt.Fprintf(b, "\nExamples:\n\n```\n%s\n```\n", unindent(c.Example))
