@@ -14,6 +14,7 @@ type Rule struct {
 	Least     int  // epochs of a run without a number that are trained whatever validation says
 	EvalEvery int  // epochs from one validation to the next
 	Best      int  // the best epoch so far, from 1; 0: none yet, or the task keeps the last one. It is the task's
+	Fell      int  // the epoch of the least validation loss so far, of a task that waits for that too; else 0. It is the task's
 	Blind     bool // there is nothing to validate with. It is the task's
 	Enough    bool // no other epoch is wanted, whatever follows from the rest. It is the task's
 }
@@ -29,13 +30,13 @@ func (r *Rule) Limit() int {
 	return EpochsMax
 }
 
-// More reports whether another epoch follows after so many. A run without a number of epochs ends where the best validation lies
-// Patience epochs back, or with the next validation after that.
+// More reports whether another epoch follows after so many. A run without a number of epochs ends where the best validation, and the least
+// loss, lie Patience epochs back, or with the next validation after that.
 func (r *Rule) More(epochs int) bool {
 	if r.Enough {
 		return false
 	}
-	if r.Epochs == 0 && !r.Blind && r.Best > 0 && epochs >= r.Least && epochs-r.Best >= r.Patience && epochs%r.EvalEvery == 0 {
+	if r.Epochs == 0 && !r.Blind && r.Best > 0 && epochs >= r.Least && epochs-max(r.Best, r.Fell) >= r.Patience && epochs%r.EvalEvery == 0 {
 		return false
 	}
 	return epochs < r.Limit()

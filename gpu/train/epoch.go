@@ -192,6 +192,10 @@ func (s *session) validate(ctx context.Context, x *run.Epoch) error {
 			return err
 		}
 	}
+	if loss := m[0].Loss; !s.run.Rule.Blind && (s.sum.LeastLossEpoch == 0 || loss < s.sum.LeastLoss) {
+		// Accuracy that stands still while the loss falls is to rise, above all where nearly all nodes are predicted to be of one class.
+		s.sum.LeastLoss, s.sum.LeastLossEpoch, s.run.Rule.Fell = loss, r.Epoch, r.Epoch
+	}
 	if s.cfg.LRSchedule == config.SchedulePlateau && !s.run.Rule.Blind {
 		s.flat.look(r.Epoch, s.run.Rule.Best)
 	}

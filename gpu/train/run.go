@@ -59,6 +59,7 @@ func (s *session) train(ctx context.Context, state []byte, every progress.Interv
 	s.run = run.Run{Task: s, Rule: ruleOf(s.cfg), From: s.from.Position, Clock: progress.NewClock(every), Pipeline: s.t.pipe, Where: s.cfg.CheckpointFile,
 		Empty: "no training nodes in the plan's partitions", Batch: s.hooks.Batch}
 	s.run.Rule.Best, s.run.Rule.Blind = s.sum.BestEpoch, s.sum.BestEpoch > 0 && s.best < 0
+	s.run.Rule.Fell = s.sum.LeastLossEpoch
 	if !s.vectors.midEpoch() {
 		s.run.Between = "a history of learned vectors in a table is of an epoch's start"
 	}

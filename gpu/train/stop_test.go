@@ -13,27 +13,31 @@ func TestMore(t *testing.T) {
 	for _, c := range []struct {
 		cfg    config.Config
 		best   int
+		fell   int // the epoch of the least loss
 		blind  bool
 		epochs int // after so many
 		more   bool
 	}{
-		{config.Config{Epochs: 5, Patience: 1}, 1, false, 4, true},
-		{config.Config{Epochs: 5, Patience: 1}, 1, false, 5, false},
-		{config.Config{Patience: 3}, 7, false, 9, true},
-		{config.Config{Patience: 3}, 7, false, 10, false},
-		{config.Config{Patience: 3, EvalEvery: 4}, 8, false, 11, true}, // the validation after epoch 12 may be better
-		{config.Config{Patience: 3, EvalEvery: 4}, 8, false, 12, false},
-		{config.Config{Patience: 3}, 0, false, 50, true}, // nothing was validated yet
-		{config.Config{Patience: 3}, 1, true, 99, true},
-		{config.Config{Patience: 3}, 1, true, run.EpochsBlind, false},
-		{config.Config{Patience: 3}, run.EpochsMax, false, run.EpochsMax, false},
-		{config.Config{Patience: 9, ReusePasses: make([][]int, 4)}, 1, false, 4, false},
+		{config.Config{Epochs: 5, Patience: 1}, 1, 0, false, 4, true},
+		{config.Config{Epochs: 5, Patience: 1}, 1, 0, false, 5, false},
+		{config.Config{Patience: 3}, 7, 0, false, 9, true},
+		{config.Config{Patience: 3}, 7, 0, false, 10, false},
+		{config.Config{Patience: 3}, 7, 9, false, 11, true}, // the loss fell after it
+		{config.Config{Patience: 3}, 7, 9, false, 12, false},
+		{config.Config{Patience: 3}, 7, 5, false, 10, false},
+		{config.Config{Patience: 3, EvalEvery: 4}, 8, 0, false, 11, true}, // the validation after epoch 12 may be better
+		{config.Config{Patience: 3, EvalEvery: 4}, 8, 0, false, 12, false},
+		{config.Config{Patience: 3}, 0, 0, false, 50, true}, // nothing was validated yet
+		{config.Config{Patience: 3}, 1, 0, true, 99, true},
+		{config.Config{Patience: 3}, 1, 0, true, run.EpochsBlind, false},
+		{config.Config{Patience: 3}, run.EpochsMax, 0, false, run.EpochsMax, false},
+		{config.Config{Patience: 9, ReusePasses: make([][]int, 4)}, 1, 0, false, 4, false},
 	} {
 		c.cfg.EvalEvery = max(1, c.cfg.EvalEvery)
 		r := ruleOf(&c.cfg)
-		r.Best, r.Blind = c.best, c.blind
+		r.Best, r.Fell, r.Blind = c.best, c.fell, c.blind
 		if got := r.More(c.epochs); got != c.more {
-			t.Errorf("epochs %d, patience %d, best %d, blind %v: more after %d is %v", c.cfg.Epochs, c.cfg.Patience, c.best, c.blind, c.epochs, got)
+			t.Errorf("epochs %d, patience %d, best %d, least loss %d, blind %v: more after %d is %v", c.cfg.Epochs, c.cfg.Patience, c.best, c.fell, c.blind, c.epochs, got)
 		}
 	}
 }
@@ -49,8 +53,8 @@ func TestNodeStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := cp.Summary.BestEpoch + 3; epochs != want {
-		t.Errorf("%d epochs, expected %d: three after the best", epochs, want)
+	if want := max(cp.Summary.BestEpoch, cp.Summary.LeastLossEpoch) + 3; epochs != want {
+		t.Errorf("%d epochs, expected %d: three after the best, and after the least loss", epochs, want)
 	}
 	before := outcome(cp)
 	c.Resume = true

@@ -63,8 +63,8 @@ type Config struct {
 	// step is that of one mini-batch of as many times the seeds, but for the neighbours that are drawn, in the memory
 	// of the small one. Default 1.
 	Accumulate int `json:"accumulate,omitempty"`
-	// Epochs of training; 0 (default): until the validation accuracy has not risen for Patience epochs, at most
-	// run.EpochsMax, and run.EpochsBlind where no node is for validation.
+	// Epochs of training; 0 (default): until neither the validation accuracy has risen nor the validation loss fallen for Patience epochs, at
+	// most run.EpochsMax, and run.EpochsBlind where no node is for validation.
 	Epochs   int     `json:"epochs" resume:"free"`
 	Patience int     `json:"patience,omitempty" resume:"free"` // default 20, up to 100 where an epoch is few steps, see planning.Decide
 	LR       float64 `json:"lr"`                               // of Adam; default .005

@@ -29,12 +29,12 @@ func learningOptions() []option {
 		{
 			Field: func(c *Config) any { return &c.Epochs }, Group: options.Optimiser,
 			Help: "passes over the training nodes or edges; auto: until validation has not improved for --patience epochs: its accuracy, " +
-				"and where one of two classes is rare its average precision too",
+				"its loss, and where one of two classes is rare its average precision too",
 			Otherwise: "auto", Values: options.AtLeast(0),
 		},
 		{
 			Field: func(c *Config) any { return &c.Patience }, Group: options.Optimiser,
-			Help:      "with --epochs auto, training stops when validation accuracy has not improved for so many epochs",
+			Help:      "with --epochs auto, training stops when neither validation accuracy nor validation loss has improved for so many epochs",
 			Otherwise: "20, up to 100 where an epoch is few mini-batches", Values: options.AtLeast(1),
 			Rules: []rule{{Idle: true, Why: "a number of epochs is trained to its end", Needs: condition{Text: "--epochs auto",
 				Holds: func(c *Config) bool { return c.Epochs == 0 },

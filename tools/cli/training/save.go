@@ -118,7 +118,11 @@ func printSummary(e *command.Env, s *train.Summary, names []string, saved savedR
 		case s.RareClass:
 			what = "accuracy and average precision, on average,"
 		}
-		fmt.Fprintf(to, "stopped after %d epochs: validation %s%s has not improved since epoch %d\n", len(s.EpochSeconds), what, balancedText(s), s.BestEpoch)
+		nor := ""
+		if s.LeastLossEpoch > s.BestEpoch {
+			nor = fmt.Sprintf(", nor validation loss since epoch %d", s.LeastLossEpoch)
+		}
+		fmt.Fprintf(to, "stopped after %d epochs: validation %s%s has not improved since epoch %d%s\n", len(s.EpochSeconds), what, balancedText(s), s.BestEpoch, nor)
 	}
 	switch {
 	case numbers:
