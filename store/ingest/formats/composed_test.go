@@ -93,7 +93,7 @@ func drain(t testing.TB, s ingest.Source) (edges int64, err error) {
 			return nil
 		})
 		if err == nil && spec.Rows >= 0 && int64(rows) != spec.Rows {
-			err = fmt.Errorf("%d rows of %s, %d were described", rows, spec.Name, spec.Rows) // ingest refuses more and fewer
+			err = fmt.Errorf("%w: %d rows of %s, %d were described", ingest.ErrInput, rows, spec.Name, spec.Rows) // ingest refuses more and fewer
 		}
 		errs = append(errs, err)
 	}

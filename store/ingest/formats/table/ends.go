@@ -31,8 +31,11 @@ func typedEnds(names []string, o *Options) (known []int) {
 	types := o.types
 	if len(o.ends) == 2 && o.ends[0] != o.ends[1] {
 		for _, end := range o.ends {
-			if k := slices.IndexFunc(names, func(n string) bool { return typeOf(n, []string{end}) != "" }); k >= 0 {
-				known = append(known, k)
+			for k, n := range names {
+				if typeOf(n, []string{end}) != "" && !slices.Contains(known, k) { // a( and a are both called a_id
+					known = append(known, k)
+					break
+				}
 			}
 		}
 		return known
