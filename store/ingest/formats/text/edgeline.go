@@ -82,7 +82,7 @@ func twoInts(b []byte, delimiter byte) (n int, src, dst uint64) {
 		}
 		src = src*10 + uint64(d)
 	}
-	if i == 0 || i >= len(b) || b[i] != delimiter {
+	if i == 0 || i >= len(b) || b[i] != delimiter || delimiter == twoColons {
 		return 0, 0, 0
 	}
 	i++
