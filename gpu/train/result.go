@@ -71,11 +71,11 @@ type Summary struct {
 	*F1                            // of nodes with several labels, likewise
 	TestBalanced         *float64  `json:"test_balanced_accuracy,omitempty"` // likewise, with class weights
 	ValidBalanced        *float64  `json:"valid_balanced_accuracy,omitempty"`
-	RareClass            bool      `json:"rare_class,omitempty"` // one of two classes is rare ([Epoch].RarePrecision)
-	TrainLoss            float64   `json:"train_loss"`           // of the last epoch
-	BestEpoch            int       `json:"best_epoch"`           // of the best validation accuracy, the last one where the split has no validation nodes
-	LeastLoss            float64   `json:"least_valid_loss,omitempty"`
-	LeastLossEpoch       int       `json:"least_valid_loss_epoch,omitempty"` // of the least validation loss
+	RareClass            bool      `json:"rare_class,omitempty"`             // one of two classes is rare ([Epoch].RarePrecision)
+	TrainLoss            float64   `json:"train_loss"`                       // of the last epoch
+	BestEpoch            int       `json:"best_epoch"`                       // of the best validation accuracy, the last one where the split has no validation nodes
+	LeastLoss            float64   `json:"least_valid_loss,omitempty"`       // mean loss of the validation nodes, see [eval.Metrics]
+	LeastLossEpoch       int       `json:"least_valid_loss_epoch,omitempty"` // of LeastLoss; 0: nothing was validated
 	DivergedEpoch        int       `json:"diverged_epoch,omitempty"`         // whose loss or parameters were no numbers any more: the run ended there
 	EpochSeconds         []float64 `json:"epoch_seconds"`
 	TotalSeconds         float64   `json:"total_seconds"`
