@@ -45,7 +45,7 @@ def test_files(tmp_path):
     assert s.nodes == 50 and s.edges == 50
     (tmp_path / "more.csv").write_text("src,dst,weight\n3,4,1\n50,3,2\n")
     assert gstore.append(tmp_path / "s", str(tmp_path / "more.csv")).nodes == 51
-    with pytest.raises(gstore.InputError, match="no edge_index.npy"):
+    with pytest.raises(gstore.InputError, match="not a .npy file"):
         gstore.ingest(tmp_path / "t", tmp_path / "edges.csv", format="numpy")
     with pytest.raises(gstore.NotFoundError):
         gstore.append(tmp_path / "none", tmp_path / "more.csv")
