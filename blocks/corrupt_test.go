@@ -199,11 +199,18 @@ func TestWriterErrors(t *testing.T) {
 	}
 }
 
-// TestReaderErrors fails every operation of Open and Verify in turn: an error
-// that is not damage must not be called damage.
+// TestReaderErrors fails every operation of ReadHeader, OpenEmbedding, Open and
+// Verify in turn: an error that is not damage must not be called damage.
 func TestReaderErrors(t *testing.T) {
 	mem := vfs.NewMem()
 	smallFiles()[0].create(t, mem, "f")
+	l, err := blocks.NewEmbeddingLayout(blocks.Header{Elem: blocks.Float32, Dim: 2, Name: "e"}, 1, 2, []uint64{3})
+	if err == nil {
+		_, err = blocks.CreateEmbedding(mem, "e", l, func(blocks.PartitionID, int, uint64, []byte) error { return nil })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	for k := int32(0); ; k++ {
 		index := errorfs.OnIndex(k)
 		fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -212,15 +219,21 @@ func TestReaderErrors(t *testing.T) {
 			}
 			return nil
 		}))
-		f, err := blocks.Open(fs, "f")
+		_, err := blocks.ReadHeader(fs, "f")
 		if err == nil {
-			err = f.Verify(context.Background(), nil)
-			if cerr := f.Close(); cerr != nil {
-				t.Fatal(cerr)
+			_, err = blocks.OpenEmbedding(fs, "e")
+		}
+		if err == nil {
+			var f *blocks.File
+			if f, err = blocks.Open(fs, "f"); err == nil {
+				err = f.Verify(context.Background(), nil)
+				if cerr := f.Close(); cerr != nil {
+					t.Fatal(cerr)
+				}
 			}
 		}
 		if err == nil {
-			if k < 5 {
+			if k < 12 {
 				t.Fatalf("only %d operations seen", k)
 			}
 			return

@@ -2,6 +2,8 @@ package blocks_test
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -50,6 +52,23 @@ func TestDirectWrites(t *testing.T) {
 	}))
 	if got := write(fs, dir+"/refused"); !bytes.Equal(got, want) || !refused {
 		t.Errorf("refused (%v): other bytes than in memory", refused)
+	}
+	// Another error than a refusal is no reason to write again.
+	writes := 0
+	full := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileWrite {
+			writes++
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	w, err := blocks.Create(full, dir+"/full", h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = w.Append(0, 3<<20, make([]byte, 3<<20))
+	if _, cerr := w.Close(); !errors.Is(cmp.Or(err, cerr), syscall.ENOSPC) || writes != 1 {
+		t.Errorf("a full disk: %v after %d writes", cmp.Or(err, cerr), writes)
 	}
 }
 

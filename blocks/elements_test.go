@@ -5,6 +5,20 @@ import (
 	"testing"
 )
 
+// TestElemTypeNames: each type has a name that means it, and no other name means one.
+func TestElemTypeNames(t *testing.T) {
+	for e := Float32; e <= Uint64; e++ {
+		if got, err := ParseElemType(e.String()); err != nil || got != e {
+			t.Errorf("%v is read as %v (%v)", e, got, err)
+		}
+	}
+	for _, name := range []string{"invalid", "", "float", "elemtype(12)"} {
+		if got, err := ParseElemType(name); err == nil {
+			t.Errorf("%q is read as %v", name, got)
+		}
+	}
+}
+
 // TestWiden: rows of every type of features become float32s, those of Int8 by their column's scale.
 func TestWiden(t *testing.T) {
 	for _, c := range []struct {

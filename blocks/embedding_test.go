@@ -25,6 +25,9 @@ func TestEmbedding(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "e.gsb")
 	value := func(p, plane int, row uint64, k int) byte { return byte(p*31 + plane*7 + int(row)*3 + k + 1) }
 	sums, err := CreateEmbedding(vfs.Default, path, l, func(p PartitionID, plane int, first uint64, rows []byte) error {
+		if len(rows) == 0 {
+			t.Errorf("partition %d plane %d is to be filled with no rows", p, plane)
+		}
 		for i := range rows {
 			rows[i] = value(int(p), plane, first+uint64(i/12), i%12)
 		}
@@ -99,6 +102,11 @@ func TestEmbeddingRefused(t *testing.T) {
 	} {
 		if fn() == nil {
 			t.Errorf("%s was accepted", name)
+		}
+	}
+	for _, planes := range []int{1, embeddingPlanesMax} {
+		if l, err := NewEmbeddingLayout(h, planes, EmbeddingSlotsMin, []uint64{1}); err != nil || l.Planes != planes {
+			t.Errorf("%d planes: %v", planes, err)
 		}
 	}
 }

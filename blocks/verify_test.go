@@ -72,6 +72,12 @@ func TestRunsAscend(t *testing.T) {
 	if err := k.Check(); err == nil || !strings.Contains(err.Error(), "dst of run 2 is 3, after 5") {
 		t.Errorf("dst 1, 5, 3: %v", err)
 	}
+	for nodes, whole := range map[uint32]bool{6: true, 5: false} { // the last dst is the largest
+		k := Bucket{Edges: 1, Runs: 1, Starts: []uint64{1}, Dst16: []uint16{5}, Src16: []uint16{0}, DstNodes: nodes, SrcNodes: 8}
+		if err := k.Check(); (err == nil) != whole {
+			t.Errorf("dst 5 of %d nodes: %v", nodes, err)
+		}
+	}
 }
 
 // TestBounds: the last value on each side of a bound.
@@ -92,6 +98,14 @@ func TestBounds(t *testing.T) {
 	}
 	if h.Name += "n"; h.Validate() == nil {
 		t.Error("a longer name than the longest is valid")
+	}
+	for dim, valid := range map[uint32]bool{1: false, 2: true, 3: true, 4: false} {
+		for elem, numbers := range map[ElemType]bool{Uint64: true, Int64: false} {
+			h := Header{Kind: EdgeList, Elem: elem, Dim: dim, Partitions: 1}
+			if err := h.Validate(); (err == nil) != (valid && numbers) {
+				t.Errorf("an edge list of %d × %v: %v", dim, elem, err)
+			}
+		}
 	}
 }
 

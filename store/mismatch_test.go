@@ -1,10 +1,12 @@
 package store_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,6 +76,44 @@ func TestEdgeListBounds(t *testing.T) {
 		}
 		if err := e.Err(); l.ok && (err != nil || edges != 1) || !l.ok && (!errors.Is(err, store.ErrCorrupt) || edges != 0) {
 			t.Errorf("edge %v of %d nodes and %d relations: %d edges, %v", l.edge, n, r, edges, err)
+		}
+	}
+}
+
+// TestStringOffsets: of ids whose offsets lead nowhere, though every checksum is right, those are read that do not begin or end
+// there.
+func TestStringOffsets(t *testing.T) {
+	const n, spoilt = 40_000, 20_000 // so many that few are read one by one
+	for name, offset := range map[string]uint64{"behind": 1 << 40, "before": 3, "negative": 1 << 63} {
+		w, m := newVersion(t, storetest.Random(storetest.Options{Nodes: n, Edges: 10, Partitions: 1, Dim: 1, IDs: store.IDsStrings}))
+		offsets, text := make([]uint64, n+1), bytes.Repeat([]byte("abcde"), n)
+		for i := range offsets {
+			offsets[i] = uint64(5 * i)
+		}
+		offsets[spoilt] = offset
+		file, bw, err := w.CreateFile("external2", blocks.Header{Kind: blocks.ExternalIDs, Elem: blocks.Uint8, Partitions: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := bw.Append(0, n, append(blocks.Bytes(offsets), text...)); err != nil {
+			t.Fatal(err)
+		}
+		info, err := bw.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Files = slices.DeleteFunc(m.Files, func(f store.FileRef) bool { return f.Name == m.IDs.External[0] })
+		m.Files, m.IDs.External = append(m.Files, store.Ref(file, info)), []string{file}
+		if err := w.Commit(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+		s := storetest.Open(t, w.Dir(), store.Options{})
+		for _, v := range []store.NodeID{0, spoilt - 2, spoilt - 1, spoilt, spoilt + 1, n - 1} {
+			got, err := s.ExternalStrings(ctx, []store.NodeID{v})
+			bad := v == spoilt && name != "before" || v == spoilt-1
+			if bad && !errors.Is(err, store.ErrCorrupt) || !bad && v != spoilt && (err != nil || got[0] != "abcde") {
+				t.Errorf("%s: node %d is %.20q, %v", name, v, got, err)
+			}
 		}
 	}
 }

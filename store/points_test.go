@@ -42,6 +42,9 @@ func TestFeatures(t *testing.T) {
 			if err != nil || len(x) != n*g.Dim {
 				t.Fatalf("%d values of %d rows: %v", len(x), n, err)
 			}
+			if again, err := s.Features(t.Context(), "x", nodes, got[:0:len(got)]); err != nil || n > 0 && &again[0] != &got[0] {
+				t.Errorf("gap %d, %d rows: a buffer that is just enough is not used (%v)", gap, n, err)
+			}
 			for i, v := range nodes {
 				if !slices.Equal(x[i*g.Dim:][:g.Dim], g.Features[int(v)*g.Dim:][:g.Dim]) {
 					t.Errorf("gap %d: row %d, node %d, is another's", gap, i, v)
@@ -96,8 +99,15 @@ func TestFeaturesDamaged(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Features(t.Context(), "x", []store.NodeID{0}, nil); !errors.Is(err, store.ErrCorrupt) {
-		t.Errorf("a damaged row: error %v, expected ErrCorrupt", err)
+	every := make([]store.NodeID, g.Nodes()) // more reads than are done one after another
+	for i := range every {
+		every[i] = store.NodeID(i)
+	}
+	for name, nodes := range map[string][]store.NodeID{"a damaged row": {0}, "all rows, the first damaged": every} {
+		s := storetest.Open(t, dir, store.Options{Reads: store.ReadTuning{GapBytes: -1}})
+		if _, err := s.Features(t.Context(), "x", nodes, nil); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("%s: error %v, expected ErrCorrupt", name, err)
+		}
 	}
 }
 

@@ -97,6 +97,11 @@ func TestLookupMany(t *testing.T) {
 	if err := s.LookupInts(ctx, []uint64{1}, ids[:1]); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("integers in a store of strings: %v", err)
 	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := s.LookupStrings(ended, names[:1], ids[:1]); !errors.Is(err, context.Canceled) {
+		t.Errorf("an ended context: %v", err)
+	}
 }
 
 func TestNotFound(t *testing.T) {
@@ -145,8 +150,17 @@ func TestNotFound(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ReadColumn(ctx, "x", 0, nil); !errors.Is(err, store.ErrClosed) {
-		t.Errorf("closed: %v", err)
+	for name, read := range map[string]func() error{
+		"column":   func() error { _, err := s.ReadColumn(ctx, "x", 0, nil); return err },
+		"topology": func() error { _, _, err := s.ReadStripe(ctx, 0, nil); return err },
+		"ids":      func() error { _, _, err := s.ReadExternal(ctx, 0, nil); return err },
+		"rows":     func() error { _, err := s.Features(ctx, "x", []store.NodeID{0}, nil); return err },
+		"lookup":   func() error { _, err := s.Lookup(ctx, "1"); return err },
+		"a list":   func() error { _, err := s.EdgeList(ctx, "valid"); return err },
+	} {
+		if err := read(); !errors.Is(err, store.ErrClosed) {
+			t.Errorf("%s of a closed store: %v", name, err)
+		}
 	}
 	if err := s.Close(); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("closed twice: %v", err)
@@ -289,6 +303,15 @@ func TestRuns(t *testing.T) {
 	if err != nil || len(h.Runs) != 3 || h.Runs[2].Number != 3 || string(h.Runs[0].Config) != `{"seed":1}` {
 		t.Errorf("%+v, %v", h, err)
 	}
+	// A run is dropped once, and one that never was not at all.
+	if err := store.DropRun(ctx, dir, 2, store.Options{}); err != nil {
+		t.Error(err)
+	}
+	for _, n := range []uint64{2, 9} {
+		if err := store.DropRun(ctx, dir, n, store.Options{}); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("drop run %d: %v, expected ErrNotFound", n, err)
+		}
+	}
 }
 
 // TestVisits: counts are kept for a version and a kind of runs, read back as they were, while the store is open; those of older
@@ -349,87 +372,5 @@ func TestVisits(t *testing.T) {
 		if _, err := next.Visits(ctx, b); !errors.As(err, &corrupt) || !strings.Contains(err.Error(), "partition 1") {
 			t.Errorf("%s counts than nodes: %v", what, err)
 		}
-	}
-}
-
-// TestManifestRefused commits manifests that contradict themselves or the files.
-func TestManifestRefused(t *testing.T) {
-	g := storetest.Random(storetest.Options{})
-	w, err := store.Create(t.TempDir(), store.WriterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	m, err := g.Write(w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, spoil := range map[string]func(*store.Manifest){
-		"nodes":       func(m *store.Manifest) { m.Nodes++; m.Schema.NodeTypes[0].Count++ },
-		"edges":       func(m *store.Manifest) { m.Edges-- },
-		"order":       func(m *store.Manifest) { m.Partitions[1].First++ },
-		"pinned":      func(m *store.Manifest) { m.Pinned = []store.PartitionID{7} },
-		"task":        func(m *store.Manifest) { m.Schema.Task = "fun" },
-		"split":       func(m *store.Manifest) { m.Partitions[0].Train = 1000 },
-		"column":      func(m *store.Manifest) { m.Columns[1].Name = m.Columns[0].Name },
-		"dim":         func(m *store.Manifest) { m.Columns[0].Dim = 0 },
-		"other dim":   func(m *store.Manifest) { m.Columns[0].Dim = 9 },
-		"elem":        func(m *store.Manifest) { m.Columns[0].Elem = blocks.Int32 },
-		"role":        func(m *store.Manifest) { m.Columns[0].Role = "star" },
-		"kind":        func(m *store.Manifest) { m.Columns[0].Role = store.RoleWeight },
-		"no topology": func(m *store.Manifest) { m.Topology = nil },
-		"ids":         func(m *store.Manifest) { m.IDs.Kind = "roman" },
-		"unused file": func(m *store.Manifest) { m.EdgeLists = nil },
-		"unlisted":    func(m *store.Manifest) { m.Files = m.Files[1:] },
-		"path":        func(m *store.Manifest) { m.Files[0].Name = "../x.gsb" },
-		"size":        func(m *store.Manifest) { m.Files[0].Size++ },
-		"checksum":    func(m *store.Manifest) { m.Files[0].FooterChecksum++ },
-		"list":        func(m *store.Manifest) { m.EdgeLists[0].Rows++ },
-		"rows": func(m *store.Manifest) {
-			m.Partitions[0].Nodes--
-			m.Partitions[1].Nodes++
-			m.Partitions[1].First--
-		},
-	} {
-		bad := m.Clone()
-		spoil(bad)
-		if err := w.Commit(ctx, bad); !errors.Is(err, store.ErrInvalid) && !errors.Is(err, store.ErrCorrupt) {
-			t.Errorf("%s: %v, expected ErrInvalid or ErrCorrupt", name, err)
-		}
-	}
-	if err := w.Commit(ctx, m); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestColumnsByName: columns are found by name and role, and a name that is none is told with those there are.
-func TestColumnsByName(t *testing.T) {
-	m := store.Manifest{Columns: []store.ColumnInfo{{Name: "x", Role: store.RoleFeature}, {Name: "a", Role: store.RoleSplit}, {Name: "b", Role: store.RoleSplit}},
-		EdgeLists: []store.EdgeListInfo{{Name: "valid"}, {Name: "test"}}}
-	for name, want := range map[string]string{"": "a", "a": "a", "b": "b"} {
-		if c, err := m.SplitColumn(name); err != nil || c.Name != want {
-			t.Errorf("split %q: %v, %v, expected %s", name, c, err, want)
-		}
-	}
-	if _, err := m.SplitColumn("x"); !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), `["a" "b"]`) {
-		t.Errorf("a feature as a split: %v", err)
-	}
-	if _, err := (&store.Manifest{Columns: m.Columns[:1]}).SplitColumn(""); !errors.Is(err, store.ErrNotFound) || strings.Contains(err.Error(), `""`) {
-		t.Errorf("no split: %v", err)
-	}
-	if c, err := m.Column("b"); err != nil || c != &m.Columns[2] {
-		t.Errorf("column b: %v, %v", c, err)
-	}
-	if _, err := m.Column("y"); !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "[x a b]") {
-		t.Errorf("column y: %v", err)
-	}
-	if l, err := m.EdgeList("test"); err != nil || l != &m.EdgeLists[1] {
-		t.Errorf("list test: %v, %v", l, err)
-	}
-	if _, err := m.EdgeList("train"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("list train: %v", err)
-	}
-	if got := m.ColumnsOf(store.RoleSplit); len(got) != 2 || got[0] != &m.Columns[1] || got[1] != &m.Columns[2] {
-		t.Errorf("splits %v", got)
 	}
 }

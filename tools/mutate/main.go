@@ -5,6 +5,7 @@
 // those that come by it, which is found out once, the quick ones first.
 //
 //	go run ./tools/mutate [-n 150] [-seed 1] [-least .95] ./blocks ./store/...
+//	go run ./tools/mutate -n 0 -survivors LOG -not-own -zoo 60 ./store/...
 //	go run ./tools/mutate -n 0 -survivors LOG -not-own -by ./store/ingest/formats,./tools/cli/data ./store/...
 //
 // Mutants that behave like the original are named in equivalent.txt beside this file, with the reason; a survivor that is
@@ -37,6 +38,7 @@ func main() {
 		o.By = strings.Split(s, ",")
 		return nil
 	})
+	flag.IntVar(&o.Zoo, "zoo", 0, "cases of the zoo to run with gstore for mutants that survive all tests; their seed is the sample's")
 	flag.BoolVar(&o.NotOwn, "not-own", false, "leave the tests of the mutants' own packages out")
 	flag.Func("survivors", "log of an earlier run: take the mutants that survived it", func(s string) (err error) {
 		o.Only, err = survivorsOf(s)

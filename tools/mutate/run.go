@@ -25,6 +25,7 @@ type options struct {
 	Packages []string
 	By       []string       // packages whose tests are run for those that survive their own
 	NotOwn   bool           // run those alone
+	Zoo      int            // cases of the zoo that are run for those that survive all tests
 	Only     *regexp.Regexp // of mutants' keys, as survivors are printed; nil: all
 	Count    int            // mutants that are sampled, of all packages together; 0: all
 	Seed     uint64
@@ -127,7 +128,7 @@ func measure(ctx context.Context, o options) ([]outcome, error) {
 			return out, fmt.Errorf("%s: %w", p.ImportPath, err)
 		}
 	}
-	return out, o.byOthers(ctx, root, pkgs, out)
+	return out, cmp.Or(o.byOthers(ctx, root, pkgs, out), o.byZoo(ctx, root, pkgs, out))
 }
 
 // byOthers runs the tests of other packages for the mutants that survived their own.
@@ -156,7 +157,7 @@ func (o *options) byOthers(ctx context.Context, root string, pkgs []pkg, out []o
 			return err
 		}
 		binary := filepath.Join(dir, "package.test")
-		if left, err = o.compile(ctx, root, dir, binary, q, pkgs, left); err != nil {
+		if left, err = o.compile(ctx, root, dir, binary, q.ImportPath, pkgs, left, "test", "-c"); err != nil {
 			return fmt.Errorf("%s: %w", q.ImportPath, err)
 		}
 		tests, err := o.tests(ctx, q, binary, filepath.Join(dir, "reached"))
@@ -200,7 +201,7 @@ func (o *options) test(ctx context.Context, root string, p pkg, mutants []*mutan
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
 	binary := filepath.Join(tmp, "package.test")
-	if mutants, err = o.compile(ctx, root, tmp, binary, p, []pkg{p}, mutants); err != nil || len(mutants) == 0 {
+	if mutants, err = o.compile(ctx, root, tmp, binary, p.ImportPath, []pkg{p}, mutants, "test", "-c"); err != nil || len(mutants) == 0 {
 		return nil, err
 	}
 	tests, err := o.tests(ctx, p, binary, filepath.Join(tmp, "reached"))
@@ -226,8 +227,9 @@ func (o *options) test(ctx context.Context, root string, p pkg, mutants []*mutan
 	return out, nil
 }
 
-// compile builds a package's test binary with the mutants of some packages, but for those that the compiler refuses, which it names.
-func (o *options) compile(ctx context.Context, root, tmp, binary string, p pkg, of []pkg, mutants []*mutant) ([]*mutant, error) {
+// compile builds a package, as how says, with the mutants of some packages, but for those that the compiler refuses, which it
+// names.
+func (o *options) compile(ctx context.Context, root, tmp, binary, path string, of []pkg, mutants []*mutant, how ...string) ([]*mutant, error) {
 	for {
 		replace := map[string]string{}
 		write := func(path, text string) error {
@@ -248,15 +250,15 @@ func (o *options) compile(ctx context.Context, root, tmp, binary string, p pkg, 
 		if err := os.WriteFile(file, overlay, 0o600); err != nil {
 			return nil, err
 		}
-		text, err := command(ctx, o.Dir, "test", "-c", "-overlay", file, "-gcflags=-e", "-o", binary, p.ImportPath).CombinedOutput()
+		text, err := command(ctx, o.Dir, append(how, "-overlay", file, "-gcflags=-e", "-o", binary, path)...).CombinedOutput()
 		if err == nil {
 			return mutants, nil
 		}
 		left := refused(mutants, string(text))
 		if len(left) == len(mutants) {
-			return nil, fmt.Errorf("go test -c: %w\n%s", err, text)
+			return nil, fmt.Errorf("go %s: %w\n%s", how[0], err, text)
 		}
-		fmt.Fprintf(o.Log, "%d mutants of %s do not compile\n", len(mutants)-len(left), p.ImportPath)
+		fmt.Fprintf(o.Log, "%d mutants of %s do not compile\n", len(mutants)-len(left), path)
 		mutants = left
 	}
 }
@@ -327,17 +329,8 @@ func (o *options) tests(ctx context.Context, p pkg, binary, reached string) (out
 		if err != nil {
 			return nil, fmt.Errorf("%s fails without a mutant: %w\n%s", name, err, text)
 		}
-		t := testRun{name: name, took: took, reaches: map[int]bool{}}
-		text, err = os.ReadFile(reached)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
-		for line := range strings.FieldsSeq(string(text)) {
-			if n, err := strconv.Atoi(line); err == nil {
-				t.reaches[n] = true
-			}
-		}
-		if err := os.RemoveAll(reached); err != nil {
+		t := testRun{name: name, took: took}
+		if t.reaches, err = readReached(reached); err != nil {
 			return nil, err
 		}
 		if o.Slow > 0 && took > o.Slow {
@@ -348,6 +341,21 @@ func (o *options) tests(ctx context.Context, p pkg, binary, reached string) (out
 	}
 	slices.SortStableFunc(out, func(a, b testRun) int { return cmp.Compare(a.took, b.took) })
 	return out, nil
+}
+
+// readReached reads which mutants a run came by, by number, and removes the file.
+func readReached(path string) (map[int]bool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	reaches := map[int]bool{}
+	for line := range strings.FieldsSeq(string(text)) {
+		if n, err := strconv.Atoi(line); err == nil {
+			reaches[n] = true
+		}
+	}
+	return reaches, os.RemoveAll(path)
 }
 
 // quick is how long tests may take together that are run in one process.
