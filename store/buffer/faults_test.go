@@ -59,4 +59,25 @@ func TestBufferErrors(t *testing.T) {
 			return nil
 		})
 	})
+	// All partitions at once, whose nodes are put in the order of their ids.
+	for _, kind := range []store.IDKind{store.IDsIntegers, store.IDsStrings} {
+		t.Run("in memory, "+string(kind), func(t *testing.T) {
+			disk := storetest.NewDisk(t)
+			if err := storetest.CommitOn(disk, storetest.Random(storetest.Options{Nodes: 60, Partitions: 3, Dim: 3, IDs: kind}), true); err != nil {
+				t.Fatal(err)
+			}
+			storetest.FailEach(t, disk, storetest.Every(23), harmless, func(fs vfs.FS) (err error) {
+				s, err := store.Open(storetest.CrashDir, store.Options{FS: fs})
+				if err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, s.Close()) }()
+				it, err := buffer.Open(ctx, s, buffer.Options{Features: []string{"x"}})
+				if err != nil {
+					return err
+				}
+				return it.Close()
+			})
+		})
+	}
 }

@@ -51,7 +51,7 @@ var inner = map[string][][]string{
 		{"gpu/infer"},
 		{"gpu/explain"},
 	},
-	"tools": {{"tools/generate", "tools/device", "tools/cgroup", "tools/webpage"}, {"tools/recipe"}, {"tools/accuracy", "tools/bench", "tools/python"}, {"tools/cli", "tools/killtest"}, {"tools/budgetcheck/child"}, {"tools/budgetcheck", "tools/budgetsweep", "tools/zoo"}, {"tools/gstore", "tools/gstore-lab"}, {"tools/remotebench/served"}, {"tools/remotebench", "tools/scalesim"}},
+	"tools": {{"tools/generate", "tools/device", "tools/cgroup", "tools/webpage"}, {"tools/recipe"}, {"tools/accuracy", "tools/bench", "tools/python"}, {"tools/cli", "tools/killtest"}, {"tools/budgetcheck/child"}, {"tools/budgetcheck", "tools/budgetsweep", "tools/zoo"}, {"tools/gstore", "tools/gstore-lab"}, {"tools/remotebench/served"}, {"tools/remotebench", "tools/scalesim", "tools/mutate"}},
 }
 
 // onlyFor names, of packages that are not for everybody above them, who may import them outside tests.
