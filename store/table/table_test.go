@@ -18,6 +18,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/internal/meta"
 	"github.com/gstore/gstore/store/storetest"
 	"github.com/gstore/gstore/store/table"
 )
@@ -369,6 +370,51 @@ func TestTableSweepsBlobs(t *testing.T) {
 	}
 	if got := left(); len(got) > 0 {
 		t.Errorf("blobs %q are left of a table that was dropped", got)
+	}
+}
+
+// TestUnfinishedTable: a table whose Create did not end is none, as one that never was, and another may take its name; a blob that
+// the metadata have lost is damage.
+func TestUnfinishedTable(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 500, Partitions: 3}))
+	s := storetest.Open(t, dir, store.Options{})
+	o := storetest.TableOptions(nil)
+	full := storetest.Open(t, dir, store.Options{FS: errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileSync && strings.Contains(op.Path, "table-nodes") {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))})
+	if _, err := table.Create(ctx, full, o); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("%v, expected the disk's error", err)
+	}
+	for range 2 {
+		if _, err := table.Open(ctx, s, o); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%v, expected ErrNotFound", err)
+		}
+		o.Name = "none"
+	}
+	o.Name = "nodes"
+	tab, err := table.Create(ctx, s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tab.Close()
+	if err := tab.Checkpoint(ctx, table.Blob{Name: "model", Data: []byte("blob")}); err != nil {
+		t.Fatal(err)
+	}
+	db, err := meta.Open(ctx, meta.NewEnv(dir, nil, 0), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Pebble.Delete(meta.BlobKey("nodes", tab.LastCheckpoint().Number, 0), nil), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tab.Blob(ctx, "model"); !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), `"model"`) {
+		t.Errorf("a lost blob: %v, expected damage that names it", err)
+	}
+	if _, err := tab.Blob(ctx, "plan"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("no blob: %v", err)
 	}
 }
 
