@@ -46,6 +46,8 @@ func TestGuessedMeanings(t *testing.T) {
 		{"a graph database's names", "r.csv", map[string]string{"r.csv": "~id,~from,~to,~label,weight:Double\ne0,v1,v2,knows,.5\n"}, nil, "", []string{"~from: source", "~to: destination", "~label: relation", "weight:Double: weight"}},
 		{"two colons", "ratings.dat", map[string]string{"ratings.dat": "1::1193::5::978300760\n2::661::3::978302109\n"}, nil, "user_id,item_id,weight,timestamp",
 			[]string{"field 1: source of type user", "field 2: destination of type item", "field 3: weight", "field 4: timestamp"}},
+		{"Ctrl-A, and no value as databases write it", "000000_0", map[string]string{"000000_0": "src\x01dst\n1\x012\n2\x013\n", "n.tsv": "id\tage\tlabel\n1\t\\N\ta\n2\t4\t\\N\n3\t5\tb\n"}, []string{"n.tsv"}, "",
+			[]string{"age: feature", `label: label: classes ["a" "b"]`}},
 		{"labels that nobody knows", "e.csv", map[string]string{"e.csv": "txId1,txId2\n1,2\n2,3\n", "n.csv": "txId,class\n1,1\n2,unknown\n3,2\n"}, []string{"n.csv"}, "", []string{"class: label: classes [\"1\" \"2\"]; \"unknown\" is none"}},
 		{"labels called target", "e.csv", map[string]string{"e.csv": "node_1,node_2\n1,2\n2,3\n", "n.csv": "id,target\n1,1\n2,0\n3,2\n"}, []string{"n.csv"}, "", []string{"target: label"}},
 		{"labels by the last word", "e.csv", map[string]string{"e.csv": "id_1,id_2\n1,2\n2,3\n", "n.csv": "id,name,ml_target,age\n1,a,1,5\n2,b,0,6\n3,c,1,7\n"}, []string{"n.csv"}, "",

@@ -55,13 +55,14 @@ func ParseBool(b []byte) (x float64, ok bool) {
 	return 0, false
 }
 
-// MissingText reports whether b stands for no value: empty, or one of the words that pandas takes for missing.
+// MissingText reports whether b stands for no value: empty, one of the words that pandas takes for missing, or what databases
+// dump (COPY of PostgreSQL, INTO OUTFILE of MySQL, Hive).
 func MissingText(b []byte) bool {
 	if len(b) > 9 {
 		return false
 	}
 	switch string(b) {
-	case "", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "NaT":
+	case "", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "NaT", `\N`:
 		return true
 	}
 	return false

@@ -130,7 +130,7 @@ func (b *Batch) Member(c, i int, part uint8) (bool, error) {
 		return part == store.SplitValid, nil
 	case "test", "testing":
 		return part == store.SplitTest, nil
-	case "", "-", "none", "unlabeled", "unlabelled", "nan", "na", "null", "<na>":
+	case "", "-", "none", "unlabeled", "unlabelled", "nan", "na", "null", "<na>", `\n`:
 		return false, nil
 	default:
 		return false, ingest.Inputf(b.At.Of(i), "split %.40q, expected train, valid, test or none", name)

@@ -112,8 +112,11 @@ type Dialect struct {
 	attributes []string
 }
 
-// twoColons stands for a delimiter of two bytes.
-const twoColons = 1
+// hive separates fields in text files of Hive and what reads them, Ctrl-A: no other text has it.
+const hive = 1
+
+// twoColons stands for a delimiter of two bytes: a byte that no text in UTF-8 has.
+const twoColons = 0xff
 
 // next cuts the first record off b, without its line end. lines is how many lines it takes. A quoted
 // field that does not end in b makes all of b the record, and open true.

@@ -137,7 +137,7 @@ func (t *textSample) detect(text []byte, number uint64, o *table.Options) error 
 			t.delimiter = twoColons
 			return nil
 		}
-		for _, d := range []byte{'\t', ',', ';', '|'} {
+		for _, d := range []byte{hive, '\t', ',', ';', '|'} {
 			if bytes.IndexByte(plain, d) >= 0 {
 				t.delimiter = d
 				break
