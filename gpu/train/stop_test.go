@@ -42,6 +42,15 @@ func TestMore(t *testing.T) {
 	}
 }
 
+// TestUnfinished: a checkpoint is of a run to go on with where something was trained and more was to be.
+func TestUnfinished(t *testing.T) {
+	for p, want := range map[Position]bool{{}: false, {Finished: 1}: true, {Batches: 1}: true, {Finished: 3, Ended: true}: false, {Finished: 3, Batches: 2}: true} {
+		if got := p.Unfinished(); got != want {
+			t.Errorf("%+v is unfinished: %v", p, got)
+		}
+	}
+}
+
 // TestNodeStops: by default a run ends Patience epochs after its best one, which it returns to; a resumed run that ended
 // trains no further.
 func TestNodeStops(t *testing.T) {
@@ -55,6 +64,9 @@ func TestNodeStops(t *testing.T) {
 	}
 	if want := max(cp.Summary.BestEpoch, cp.Summary.LeastLossEpoch) + 3; epochs != want {
 		t.Errorf("%d epochs, expected %d: three after the best, and after the least loss", epochs, want)
+	}
+	if s := cp.Summary; s.LeastLossEpoch < 1 || s.LeastLossEpoch > epochs || !(s.LeastLoss > 0) {
+		t.Errorf("least validation loss %v after epoch %d of %d", s.LeastLoss, s.LeastLossEpoch, epochs)
 	}
 	before := outcome(cp)
 	c.Resume = true
