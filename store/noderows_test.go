@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -63,6 +64,16 @@ func TestNodeRows(t *testing.T) {
 	labels.Fill(b, 0)
 	if want := append(bytes.Repeat([]byte{0xff}, 8), make([]byte, 8)...); !bytes.Equal(b, want) {
 		t.Errorf("labels %v, expected %v: -1 for those of the other type", b, want)
+	}
+	types := store.ColumnInfo{Name: store.TypeColumn, Role: store.RoleNode, Elem: blocks.Uint32, Dim: 1, Runs: true} // no file has it
+	for p, want := range [][]uint32{{1, 1, 1, 2, 2}, {1, 1, 2, 2}} {
+		r, b := m.NodeRows(&types, store.PartitionID(p)), make([]byte, 4*len(want))
+		r.Fill(b, 0)
+		for i, v := range want {
+			if got := binary.LittleEndian.Uint32(b[4*i:]); got != v {
+				t.Errorf("partition %d: row %d is of type %d, expected %d", p, i, got, v)
+			}
+		}
 	}
 	for what, spoil := range map[string]func(m *store.Manifest){
 		"a partition of more nodes": func(m *store.Manifest) { m.Partitions[0].Types[1] = 3 },

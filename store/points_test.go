@@ -203,6 +203,25 @@ func TestFewStrings(t *testing.T) {
 			}
 		}
 	}
+	// Damage of where a text lies, and of the text itself.
+	file := filepath.Join(s.Dir(), "data", s.Manifest().IDs.External[0])
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, at := range map[string]int{"where it lies": blocks.HeaderBytes, "the text": blocks.HeaderBytes + 8*int(s.Manifest().Partitions[0].Nodes+1)} {
+		b := slices.Clone(whole)
+		b[at] ^= 1
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.ExternalStrings(t.Context(), []store.NodeID{0}); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("damage of %s: %v", name, err)
+		}
+	}
+	if err := os.WriteFile(file, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if one, err := s.External(t.Context(), 39_999); err != nil || one != g.External[39_999] {
 		t.Errorf("node 39999 is %q, %v, expected %q", one, err, g.External[39_999])
 	}

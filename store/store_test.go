@@ -151,12 +151,13 @@ func TestNotFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, read := range map[string]func() error{
-		"column":   func() error { _, err := s.ReadColumn(ctx, "x", 0, nil); return err },
-		"topology": func() error { _, _, err := s.ReadStripe(ctx, 0, nil); return err },
-		"ids":      func() error { _, _, err := s.ReadExternal(ctx, 0, nil); return err },
-		"rows":     func() error { _, err := s.Features(ctx, "x", []store.NodeID{0}, nil); return err },
-		"lookup":   func() error { _, err := s.Lookup(ctx, "1"); return err },
-		"a list":   func() error { _, err := s.EdgeList(ctx, "valid"); return err },
+		"column":    func() error { _, err := s.ReadColumn(ctx, "x", 0, nil); return err },
+		"topology":  func() error { _, _, err := s.ReadStripe(ctx, 0, nil); return err },
+		"ids":       func() error { _, _, err := s.ReadExternal(ctx, 0, nil); return err },
+		"rows":      func() error { _, err := s.Features(ctx, "x", []store.NodeID{0}, nil); return err },
+		"lookup":    func() error { _, err := s.Lookup(ctx, "1"); return err },
+		"an extent": func() error { _, _, err := s.Files().Topology(0); return err },
+		"a list":    func() error { _, err := s.EdgeList(ctx, "valid"); return err },
 	} {
 		if err := read(); !errors.Is(err, store.ErrClosed) {
 			t.Errorf("%s of a closed store: %v", name, err)

@@ -124,6 +124,12 @@ func TestFinder(t *testing.T) {
 						}
 					}
 				}
+				m := st.Manifest()
+				for _, beyond := range []eval.Question{{Node: store.NodeID(m.Nodes)}, {Relation: store.RelationID(len(m.Schema.Relations))}} {
+					if _, err := f.Ask(t.Context(), []eval.Question{beyond}); (err == nil) != (beyond.Node == 0 && kind != eval.Links) {
+						t.Errorf("%+v: the answer to %+v: %v", c.o, beyond, err)
+					}
+				}
 				f.Close()
 				if err := v.Close(); err != nil {
 					t.Fatal(err)

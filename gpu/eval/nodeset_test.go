@@ -7,6 +7,20 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
+// TestAnswerTypes: answers are of the types that are named, heads and tails apart, whichever types a store has besides.
+func TestAnswerTypes(t *testing.T) {
+	m := &store.Manifest{Schema: store.Schema{NodeTypes: []store.NodeType{{Name: "a", Count: 1}, {Name: "b", Count: 20}, {Name: "c", Count: 300}}}}
+	a := &AnswerTypes{Tails: []bool{false, true, false, true}, Heads: []bool{false, false, true}}
+	if tails, heads := a.Sizes(m); tails != 301 || heads != 20 || a.Nodes(m) != 301 {
+		t.Errorf("%d tails and %d heads, expected 301 and 20", tails, heads)
+	}
+	for value := range uint32(6) { // 0: none, behind the last: types that came later
+		if a.has(false, value) != (value == 1 || value == 3) || a.has(true, value) != (value == 2) {
+			t.Errorf("value %d: a tail %v, a head %v", value, a.has(false, value), a.has(true, value))
+		}
+	}
+}
+
 // Nodes of a set are numbered in the order of their ids, whatever the partitions: of 1, 63, 64, 65 nodes, of none, and
 // where the last word is full.
 func TestNodeSet(t *testing.T) {
@@ -33,6 +47,11 @@ func TestNodeSet(t *testing.T) {
 				}
 			}
 			s.seal()
+			for v := range nodes {
+				if s.has(v) != in(v) {
+					t.Errorf("%v, %s: has node %d: %v", sizes, name, v, s.has(v))
+				}
+			}
 			if s.len() != uint64(len(want)) {
 				t.Errorf("%v, %s: %d nodes, expected %d", sizes, name, s.len(), len(want))
 			}

@@ -71,3 +71,13 @@ func TestTuning(t *testing.T) {
 		})
 	}
 }
+
+// TestForecasterRefuses: what no buffer would be opened with has no forecast.
+func TestForecasterRefuses(t *testing.T) {
+	s := storetest.Open(t, storetest.Create(t, storetest.Random(storetest.Options{})), store.Options{})
+	for name, o := range map[string]buffer.Options{"capacity": {Capacity: -1}, "engine": {EngineName: "none", Depth: 1}, "requests": {RequestBytes: 5}} {
+		if _, err := buffer.OpenForecaster(ctx, s, o); (err == nil) != (name == "engine") { // which a forecast does not read by
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
