@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -179,6 +180,52 @@ func TestLoaderAllocatesNothing(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(20, run); n > 1 { // a slot may still meet its largest batch
 		t.Errorf("%v allocations a run of 16 batches", n)
+	}
+}
+
+// TestShareOfRanks: batches that ranks share have sizes that differ by one at most, and are full ones where one process has them
+// all and they are as many.
+func TestShareOfRanks(t *testing.T) {
+	for _, c := range []struct {
+		parts, every int
+		want         []uint64
+	}{{3, 1, []uint64{4, 4, 2}}, {0, 1, []uint64{4, 4, 2}}, {4, 1, []uint64{2, 3, 2, 3}}, {3, 3, []uint64{3, 3, 4}}, {4, 2, []uint64{2, 3, 2, 3}}} {
+		for first := range c.every {
+			s, want := Share{Parts: c.parts, First: first, Every: c.every}, []uint64(nil)
+			for k := first; k < len(c.want); k += c.every {
+				want = append(want, c.want[k])
+			}
+			var got []uint64
+			for i := range s.Of(10, 4) {
+				lo, hi := s.Range(i, 10, 4)
+				got = append(got, hi-lo)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%+v of 10 examples: batches of %v, expected %v", s, got, want)
+			}
+		}
+	}
+}
+
+// TestCompact: of a block all is taken out that belongs to a removed edge, and nothing else.
+func TestCompact(t *testing.T) {
+	indices := []int32{3, Removed, 4, Removed, Removed, 5}
+	seq := func(keep ...int32) []int32 { return keep }
+	for _, carries := range []bool{true, false} {
+		k := Block{NumDst: 3, Indptr: []int32{0, 3, 5, 6}, Indices: slices.Clone(indices), Degrees: []int32{3, 2, 1}}
+		if carries {
+			k.Relations, k.Weights, k.Places = []uint16{0, 1, 2, 3, 4, 5}, []float32{0, 1, 2, 3, 4, 5}, []int64{0, 1, 2, 3, 4, 5}
+			k.Times, k.Visits = []int64{0, 1, 2, 3, 4, 5}, []int32{0, 1, 2, 3, 4, 5}
+		}
+		k.Compact()
+		if !slices.Equal(k.Indices, seq(3, 4, 5)) || !slices.Equal(k.Indptr, seq(0, 2, 2, 3)) || !slices.Equal(k.Degrees, seq(2, 0, 1)) {
+			t.Errorf("sources %v, lists %v, degrees %v", k.Indices, k.Indptr, k.Degrees)
+		}
+		if want := fmt.Sprint([]int{0, 2, 5}); carries && fmt.Sprint(k.Relations, k.Weights, k.Places, k.Times, k.Visits) != strings.TrimSpace(strings.Repeat(want+" ", 5)) {
+			t.Errorf("relations %v, weights %v, places %v, times %v, visits %v, expected %s each", k.Relations, k.Weights, k.Places, k.Times, k.Visits, want)
+		} else if !carries && (k.Relations != nil || len(k.Weights)+len(k.Places)+len(k.Times)+len(k.Visits) > 0) {
+			t.Errorf("%+v carries what it did not", k)
+		}
 	}
 }
 

@@ -160,6 +160,9 @@ func TestOnlySomeNodes(t *testing.T) {
 	if whole.Where(func(uint32) bool { return false }) != nil {
 		t.Error("a pool of no nodes")
 	}
+	if last := whole.Where(func(row uint32) bool { return row >= 100 }); last == nil || last.before[len(last.before)-1] != 10 {
+		t.Errorf("a pool of the last partition alone: %+v", last)
+	}
 }
 
 // By degree means edges of both directions where both are in memory.
