@@ -53,8 +53,8 @@ type part struct {
 
 // extra is what the model reads of a batch beyond its blocks.
 type extra struct {
-	parts   []part // by type
-	season  []float32
+	parts   []part    // by type
+	season  []float32 // [seeds × (seasonColumns and those of earlier targets)]
 	truth   truth
 	choice  choice // of a recommendation
 	dropout uint64
@@ -78,6 +78,7 @@ type feed struct {
 	size     int
 	until    int64 // after it nothing is known
 	key      keyed.Key
+	hide     keyed.Key // of whom is shown no earlier targets, in training
 	epoch    int
 	seeds    []uint32
 	moments  []int64
@@ -97,6 +98,11 @@ func (f *feed) fill(i int, b *batch) error {
 		e := f.examples[at]
 		f.seeds, f.moments = append(f.seeds, e.row), append(f.moments, min(e.moment, f.until))
 		b.season, b.truth.targets = appendSeason(b.season, e.moment), append(b.truth.targets, e.target)
+		shown := f.d.past
+		if f.order != nil && hidden(f.hide, f.epoch, at) {
+			shown = nil
+		}
+		b.season = shown.append(b.season, f.d.pastColumns, e.row, min(e.moment, f.until))
 		if f.lists != nil {
 			b.truth.lists = append(b.truth.lists, f.lists[e.list])
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -31,7 +32,10 @@ type Checkpoint struct {
 	// Parameters are those of encoders and head, and Layers those behind them in Params.
 	Parameters []nn.Shape `json:"parameters"`
 	Layers     []nn.Shape `json:"layers"`
-	Params     []byte     `json:"-"` // little-endian float32
+	Params     []byte     `json:"-"` // little-endian float32, and behind them earlier targets
+	// PastRows earlier targets of entities, which the model reads, are the last PastBytes of Params; see [past].
+	PastRows  int `json:"past_rows,omitempty"`
+	PastBytes int `json:"past_bytes,omitempty"`
 }
 
 // SaveFile writes the model to path, whole or not at all.
@@ -71,7 +75,7 @@ func (m *model) checkpoint(ctx context.Context, c *Checkpoint) error {
 func (m *model) restore(ctx context.Context, c *Checkpoint) error {
 	own, layers := m.params.Shapes(), m.gnn.Params().Shapes()
 	if fmt.Sprint(own, layers) != fmt.Sprint(c.Parameters, c.Layers) {
-		return fmt.Errorf("the model has parameters %v and %v, of this store's tables it would have %v and %v: %w", c.Parameters, c.Layers, own, layers, gpu.ErrShape)
+		return fmt.Errorf("the model has %s, of this store's tables it would have %s: %w", unlike(c.Parameters, c.Layers, own, layers), unlike(own, layers, c.Parameters, c.Layers), gpu.ErrShape)
 	}
 	n := 0
 	for _, p := range own {
@@ -84,7 +88,22 @@ func (m *model) restore(ctx context.Context, c *Checkpoint) error {
 	if err := m.params.Load(ctx, m.q, c.Params[:n]); err != nil {
 		return err
 	}
-	return m.gnn.Params().Load(ctx, m.q, c.Params[n:])
+	if c.PastBytes < 0 || c.PastBytes > len(c.Params)-n {
+		return errPast
+	}
+	return m.gnn.Params().Load(ctx, m.q, c.Params[n:len(c.Params)-c.PastBytes])
+}
+
+// unlike spells the first parameter of a model that another has not.
+func unlike(own, layers, others, otherLayers []nn.Shape) string {
+	for i, of := range [][]nn.Shape{own, layers} {
+		for _, p := range of {
+			if !slices.Contains([][]nn.Shape{others, otherLayers}[i], p) {
+				return fmt.Sprintf("%s of %d × %d", p.Name, p.Rows, p.Cols)
+			}
+		}
+	}
+	return "no other"
 }
 
 // unfinished is where a run stands. The model's state follows it in its file.

@@ -19,8 +19,11 @@ type Config struct {
 	Sampler    string `json:"sampler"` // one of [asof.Latest] and [asof.Uniform]; default latest
 	// Fanouts are rows by each relation, hop by hop; default 24,8, or 24,8,4 where that many hops are needed to reach every table whose rows
 	// refer to the entities', directly or through others; with a row more for each hop that leads to what is recommended.
-	Fanouts   []int    `json:"fanouts"`
-	Recent    *int     `json:"recent"`  // of these the latest that have a mean of their own; default 4
+	Fanouts []int `json:"fanouts"`
+	Recent  *int  `json:"recent"` // of these the latest that have a mean of their own; default 4
+	// Past is whether the model reads earlier targets of the same entities, [pastRead] or [pastLeft]; default: it does where the task says
+	// how long after a row its target is known, as timedelta.
+	Past      string   `json:"past,omitempty"`
 	Hidden    int      `json:"hidden"`  // columns of states; default 64
 	Dropout   *float64 `json:"dropout"` // of hidden states; default .3, or .1 where rows are recommended
 	BatchSize int      `json:"batch_size"`
@@ -39,11 +42,39 @@ func (c *Config) Normalize() error {
 	return store.Invalid(t.Check(c))
 }
 
-// fit fills in what hangs on the database, and on the entities' table.
-func (c *Config) fit(m *store.Manifest, t *database.Task) {
+// Words of [Config].Past.
+const (
+	pastRead = "yes"
+	pastLeft = "no"
+)
+
+// ReadsPast reports whether the model reads earlier targets, of a configuration that fits a task.
+func (c *Config) ReadsPast() bool { return c.Past == pastRead }
+
+// checkPast refuses to read earlier targets that are not known when, or are none that a model reads.
+func (c *Config) checkPast(t *database.Task) error {
+	switch {
+	case !c.ReadsPast():
+		return nil
+	case t.Window == 0:
+		return store.Invalid(fmt.Errorf("train: targets of rows: --x past=yes: task %q does not say how long after a row its target is known: add timedelta to its manifest, such as timedelta: 30 days", t.Name))
+	case pastWidth(t) == 0:
+		return store.Invalid(fmt.Errorf("train: targets of rows: --x past=yes: earlier targets are read where they are numbers or of at most %d classes", pastWidthMost))
+	}
+	return nil
+}
+
+// fit fills in what hangs on the database, and on the entities' table; rows are those of the training table.
+func (c *Config) fit(m *store.Manifest, t *database.Task, rows int) {
 	if c.Dropout == nil {
 		if c.Dropout = new(.3); t.Kind == database.Recommendation { // more hides who bought what from those who learn of it
 			c.Dropout = new(.1)
+		}
+	}
+	if c.Past == "" {
+		c.Past = pastLeft
+		if t.Window > 0 && pastWidth(t) > 0 && rows <= pastRowsMost {
+			c.Past = pastRead
 		}
 	}
 	if len(c.Fanouts) > 0 {
@@ -127,6 +158,11 @@ func modelOptions() []option {
 			Field: func(c *Config) any { return &c.Recent }, Group: options.Model, Level: options.Expert,
 			Help:    "how many of the rows that are sampled by a relation, the latest, have a mean of their own beside that of all",
 			Default: 4, Values: options.AtLeast(0),
+		},
+		{
+			Field: func(c *Config) any { return &c.Past }, Group: options.Model, Level: options.Experimental,
+			Help:      "read earlier targets of the same entities: those whose windows have ended by a seed's moment",
+			Otherwise: "yes where the task's manifest says timedelta", Values: options.Words(pastRead, pastLeft),
 		},
 		{
 			Field: func(c *Config) any { return &c.Hidden }, Group: options.Model,

@@ -27,16 +27,20 @@ type kind struct {
 	// the width of scores.
 	top, items, vectors, popular, wide int
 	itemType                           int
+	past                               int // numbers of an earlier target that the model reads; 0: it reads none
 	// Of a regression, the mean of training targets and their deviation; else 0 and 1.
 	mean, spread float64
 }
 
-// kindOf is the kind of a task's targets, of a model with states of some width. trained is how many items there were in training; −1: they are those of
+// kindOf is the kind of a task's targets, of a model by cfg, which fits the task. trained is how many items there were in training; −1: they are those of
 // the store.
-func kindOf(m *store.Manifest, t *database.Task, hidden, trained int) kind {
+func kindOf(m *store.Manifest, t *database.Task, cfg *Config, trained int) kind {
 	k := kind{name: t.Kind, classes: len(t.Classes), spread: 1}
 	if k.recommending() {
-		k.recommends(m, t, hidden, trained)
+		k.recommends(m, t, cfg.Hidden, trained)
+	}
+	if cfg.ReadsPast() {
+		k.past = pastWidth(t)
 	}
 	return k
 }

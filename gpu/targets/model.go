@@ -23,9 +23,9 @@ type encoder struct {
 
 // model scores an entity at a moment: z is the state of its row after the layers of gnn over the states of its tree's rows, and
 //
-//	score = w₂·relu(W₁·z + S·season + b₁) + b₂
+//	score = w₂·relu(W₁·z + S·[season, past] + b₁) + b₂
 //
-// with the season of the moment. What becomes of scores hangs on the targets' kind.
+// with the season of the moment and what earlier targets of the entity were ([past]). What becomes of scores hangs on the targets' kind.
 type model struct {
 	cfg      *Config
 	d        *data
@@ -102,7 +102,8 @@ func newModel(ctx context.Context, dev gpu.Device, cfg *Config, d *data, k kind,
 		}
 		m.encoders = append(m.encoders, e)
 	}
-	m.season = m.params.Add("head.season", seasonColumns, h, uniform(seasonColumns))
+	d.pastColumns = k.pastColumns()
+	m.season = m.params.Add("head.season", seasonColumns+d.pastColumns, h, uniform(seasonColumns+d.pastColumns))
 	m.w1, m.b1 = m.params.Add("head.weight", h, h, uniform(h)), m.params.Add("head.bias", 1, h, zero)
 	m.w2, m.b2 = m.params.Add("score.weight", h, k.outputs(), uniform(h)), m.params.Add("score.bias", 1, k.outputs(), zero)
 	if k.recommending() {
@@ -243,7 +244,7 @@ func (m *model) forward(b *batch, train bool) *pass {
 	if q.Err() != nil {
 		return p
 	}
-	p.season = gpu.MatrixOf(p.season.Mem, p.season.Offset, n, seasonColumns)
+	p.season = gpu.MatrixOf(p.season.Mem, p.season.Offset, n, m.season.Value.Rows)
 	q.Gemm(gpu.GemmOptions{}, p.z, m.w1.Value, p.hidden)
 	q.Gemm(gpu.GemmOptions{Accumulate: true}, p.season, m.season.Value, p.hidden)
 	q.AddBias(true, m.b1.Value, p.hidden)

@@ -111,6 +111,7 @@ func Test(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, c
 		if err := t.resolve(ctx, st, &tables); err != nil {
 			return err
 		}
+		t.past = t.kind.newPast(cmp.Or(asks.Window, c.Task.Window), t.lists, t.train, t.valid, t.test)
 		for _, part := range parts {
 			of := map[string][]example{"train": t.train, "valid": t.valid, "test": t.test}[part]
 			if len(of) == 0 {
@@ -163,8 +164,8 @@ func OpenAnswerer(ctx context.Context, st *store.Store, dev gpu.Device, c *Check
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	k := kindOf(st.Manifest(), &c.Task, cfg.Hidden, len(c.Items))
-	if a.opened, err = open(ctx, st, dev, &cfg, use{entity: c.Table, examples: questions, saved: int64(len(c.Params)), kind: k}); err != nil {
+	k := kindOf(st.Manifest(), &c.Task, &cfg, len(c.Items))
+	if a.opened, err = open(ctx, st, dev, &cfg, use{entity: c.Table, examples: questions, saved: int64(len(c.Params)), kind: k, past: max(c.PastRows, questions)}); err != nil {
 		return nil, err
 	}
 	if a.model, err = newModel(ctx, dev, &cfg, a.opened.data, k, a.opened.graph.Relations()); err != nil {
@@ -172,6 +173,9 @@ func OpenAnswerer(ctx context.Context, st *store.Store, dev gpu.Device, c *Check
 	}
 	a.model.arena.Bound(a.opened.batch)
 	if err := a.model.restore(ctx, c); err != nil {
+		return nil, fmt.Errorf("predict: %w", err)
+	}
+	if a.opened.past, err = c.readPast(ctx, st, a.opened.data, &a.model.kind); err != nil {
 		return nil, fmt.Errorf("predict: %w", err)
 	}
 	a.sampler, err = a.opened.newSampler(&cfg)

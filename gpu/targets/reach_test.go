@@ -24,11 +24,11 @@ func TestFanoutsReachWhatRefers(t *testing.T) {
 		want  []int
 	}{{"customers", 3, []int{24, 8, 4}}, {"orders", 2, []int{24, 8}}, {"products", 2, []int{24, 8}}, {"returns", 0, []int{24, 8}}} {
 		cfg := Config{}
-		if cfg.fit(m, &database.Task{Table: c.table}); reach(m, c.table) != c.reach || !slices.Equal(cfg.Fanouts, c.want) {
+		if cfg.fit(m, &database.Task{Table: c.table}, 10); reach(m, c.table) != c.reach || !slices.Equal(cfg.Fanouts, c.want) {
 			t.Errorf("%s: reach %d, fanouts %v, expected %d and %v", c.table, reach(m, c.table), cfg.Fanouts, c.reach, c.want)
 		}
 		given := Config{Fanouts: []int{3}}
-		if given.fit(m, &database.Task{Table: c.table}); !slices.Equal(given.Fanouts, []int{3}) {
+		if given.fit(m, &database.Task{Table: c.table}, 10); !slices.Equal(given.Fanouts, []int{3}) {
 			t.Errorf("given fanouts became %v", given.Fanouts)
 		}
 	}

@@ -24,7 +24,8 @@ import (
 
 // shop writes a database of customers, whose buys have times, and tasks about them: "again" asks whether a customer buys within 30 days, which
 // the habit of the customer tells, "sum" for how many buys there are, and "planted" for a coin that is tossed at the seed's time
-// and written down a second later, in the customer's next buy alone.
+// and written down a second later, in the customer's next buy alone. "mood" is a coin of which each customer has one that mostly
+// falls on the same side; nothing but earlier targets tells it.
 func shop(t *testing.T, customers int) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -35,12 +36,12 @@ func shop(t *testing.T, customers int) (dir string) {
 	people.WriteString("customer_id,city,joined\n")
 	buys.WriteString("customer_id,item_id,price,coin,time\n")
 	parts := map[string]map[string]*bytes.Buffer{}
-	for task, target := range map[string]string{"again": "buys", "sum": "n", "planted": "coin", "habit": "class", "labels": "said"} {
+	for task, target := range map[string]string{"again": "buys", "sum": "n", "planted": "coin", "habit": "class", "labels": "said", "mood": "good"} {
 		kind := map[string]string{"sum": "regression", "habit": "multiclass_classification", "labels": "multilabel_classification"}[task]
 		if kind == "" {
 			kind = "binary_classification"
 		}
-		put(t, dir, "tasks/"+task+"/manifest.yaml", fmt.Sprintf("name: %s\ntask_type: %s\nentity_table: customer\nentity_col: customer_id\ntime_col: at\ntarget_col: %s\n", task, kind, target))
+		put(t, dir, "tasks/"+task+"/manifest.yaml", fmt.Sprintf("name: %s\ntask_type: %s\nentity_table: customer\nentity_col: customer_id\ntime_col: at\ntarget_col: %s\ntimedelta: 30 days\n", task, kind, target))
 		parts[task] = map[string]*bytes.Buffer{}
 		for _, part := range []string{"train", "val", "test"} {
 			parts[task][part] = bytes.NewBufferString("at,customer_id," + target + "\n")
@@ -50,6 +51,7 @@ func shop(t *testing.T, customers int) (dir string) {
 	for c := range customers {
 		fmt.Fprintf(&people, "%d,%s,%s\n", c, []string{"Rome", "Oslo"}[r.Below(2)], "2019-01-01")
 		every := []float64{9, 200}[r.Below(2)] // days between buys
+		mood := r.Below(2)
 		var when []float64
 		for d := r.Float64() * every; d < 400; d += every * (.5 + r.Float64()) {
 			when = append(when, d)
@@ -74,6 +76,7 @@ func shop(t *testing.T, customers int) (dir string) {
 			fmt.Fprintf(parts["habit"][part], "%s,%d,%s\n", day(seed), c, habit)
 			fmt.Fprintf(parts["labels"][part], "%s,%d,%s\n", day(seed), c, labels)
 			fmt.Fprintf(parts["planted"][part], "%s,%d,%d\n", day(seed), c, coin)
+			fmt.Fprintf(parts["mood"][part], "%s,%d,%d\n", day(seed), c, map[bool]uint64{true: mood, false: 1 - mood}[r.Below(10) > 0])
 			fmt.Fprintf(&buys, "%d,%d,1,%d,%s\n", c, r.Below(5), 10*int(coin)-5, day(seed+1./86400))
 		}
 		for _, w := range when {
@@ -153,6 +156,9 @@ func TestHistoryTellsAndTheFutureDoesNot(t *testing.T) {
 	if s := train("labels", 8); s.Test.AP < s.TestLast.AP+.05 || s.TestConstant.AP == 0 || s.Classes != 2 {
 		t.Errorf("labels of buyers: %+v", s)
 	}
+	if s := train("mood", 8); s.Test.AUC < .8 {
+		t.Errorf("what earlier targets tell: %+v", s)
+	}
 	// 300 rows: the deviation of the AUC of chance is .033.
 	if s := train("planted", 6); math.Abs(s.Test.AUC-.5) > .1 || math.Abs(s.Valid.AUC-.5) > .12 {
 		t.Errorf("a coin that is not known yet: test %+v, validation %+v", s.Test, s.Valid)
@@ -164,6 +170,7 @@ func TestRunsAreEqualToTheBit(t *testing.T) {
 	dir := shop(t, 60)
 	runsAreEqual(t, dir, "again")
 	runsAreEqual(t, dir, "labels")
+	runsAreEqual(t, dir, "mood")
 	runsAreEqual(t, tastes(t, 60), "items")
 }
 
@@ -268,6 +275,8 @@ func TestRefusals(t *testing.T) {
 		{targets.Config{Targets: with("val.csv", "at,customer_id,buys\n2020-01-01,1,\n")}, "0 validate"},
 		{targets.Config{Targets: with("manifest.yaml", "task_type: ranking\n")}, `task_type "ranking"`},
 		{targets.Config{Targets: with("manifest.yaml", "task_type: regression\nentity_table: people\nentity_col: customer_id\ntime_col: at\ntarget_col: buys\n")}, `rows of table "people", and the store's tables are`},
+		{targets.Config{Targets: with("manifest.yaml", "task_type: regression\nentity_table: customer\nentity_col: customer_id\ntime_col: at\ntarget_col: buys\ntimedelta: soon\n")}, `timedelta "soon"`},
+		{targets.Config{Targets: with("manifest.yaml", "task_type: regression\nentity_table: customer\nentity_col: customer_id\ntime_col: at\ntarget_col: buys\n"), Past: "yes"}, "add timedelta"},
 		{targets.Config{Targets: filepath.Join(dir, "tasks", "again"), KnownUntil: "now"}, "known_until"},
 		{targets.Config{Targets: filepath.Join(dir, "tasks", "again"), Running: options.Running{MemoryBytes: 1 << 20}}, "budget"},
 	} {

@@ -83,6 +83,9 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	if cfg.Resume && hooks.Resume != nil {
 		hooks.Resume(state != nil, at.Epoch, at.Place.Step, at.Place.Batch)
 	}
+	if state != nil && cfg.Past == "" { // a run of before earlier targets were read
+		cfg.Past = pastLeft
+	}
 	watch := run.Watch()
 	tables, u, err := begin(ctx, st.Manifest(), &cfg)
 	if err != nil {
@@ -109,7 +112,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 		hooks.Start(cfg, *sum)
 	}
 	c = &Checkpoint{Version: at.Version, Config: cfg, Table: tables.task.Table, Task: *tables.task, Encoding: encoding(m), Items: t.keys}
-	if err := t.run(ctx, dev, o, state, c); err != nil {
+	if err := t.run(ctx, st, dev, o, state, c); err != nil {
 		return nil, err
 	}
 	watch.Stop(&sum.Took, o.it.BytesRead())
@@ -128,8 +131,13 @@ func begin(ctx context.Context, m *store.Manifest, cfg *Config) (tables tables, 
 	if err != nil {
 		return tables, u, err
 	}
-	cfg.fit(m, tables.task)
-	return tables, use{entity: tables.task.Table, examples: tables.rows(), train: true, kind: kindOf(m, tables.task, cfg.Hidden, -1), listed: tables.words()}, nil
+	cfg.fit(m, tables.task, tables.rows())
+	if err := cfg.checkPast(tables.task); err != nil {
+		return tables, u, err
+	}
+	u = use{entity: tables.task.Table, examples: tables.rows(), train: true, kind: kindOf(m, tables.task, cfg, -1), listed: tables.words()}
+	u.past = tables.rows()
+	return tables, u, nil
 }
 
 // prepare resolves the training table and makes the sampler.
@@ -158,6 +166,8 @@ func (t *task) prepare(ctx context.Context, st *store.Store, tables *tables) (er
 	if t.items != nil {
 		t.items.setGrid(t.train, t.until)
 	}
+	t.kind.scale(t.train)
+	t.past = t.kind.newPast(tables.task.Window, t.lists, t.train, t.valid, t.test)
 	t.sampler, err = t.newSampler(t.cfg)
 	return err
 }
@@ -196,7 +206,7 @@ func protocol(cfg *Config) string {
 }
 
 // run trains from where the run stands on, goes back to the best epoch's parameters, tests them and makes them c.
-func (t *task) run(ctx context.Context, dev gpu.Device, o *opened, state []byte, c *Checkpoint) (err error) {
+func (t *task) run(ctx context.Context, st *store.Store, dev gpu.Device, o *opened, state []byte, c *Checkpoint) (err error) {
 	every, err := progress.ParseInterval(t.cfg.CheckpointEvery)
 	if err != nil {
 		return err
@@ -207,7 +217,6 @@ func (t *task) run(ctx context.Context, dev gpu.Device, o *opened, state []byte,
 	defer func() { err = errors.Join(err, t.model.close()) }()
 	m := t.model
 	t.Keep = m.keep
-	m.kind.scale(t.train)
 	m.arena.Bound(o.batch)
 	if state != nil {
 		if err := m.goOn(ctx, state); err != nil {
@@ -229,7 +238,12 @@ func (t *task) run(ctx context.Context, dev gpu.Device, o *opened, state []byte,
 	if sum.Test, _, err = t.score(ctx, t.test, []float32{sum.Share}); err != nil {
 		return err
 	}
-	return m.checkpoint(ctx, c)
+	if err := m.checkpoint(ctx, c); err != nil || t.past == nil {
+		return err
+	}
+	b, err := t.past.encode(ctx, st, t.data)
+	c.PastRows, c.PastBytes, c.Params = len(t.past.rows), len(b), append(c.Params, b...)
+	return err
 }
 
 // What a recommendation is trained for whatever validation says: tastes that many have in common show late, and popularity at once.
@@ -251,7 +265,7 @@ func (t *task) Step(_ context.Context, x *run.Epoch) (run.Batches, error) {
 	}
 	key := keyed.New(t.cfg.Seed).With(placeOrder)
 	order := keyed.NewPermutation(key.With(1).With(uint64(x.Number)), uint64(len(t.train)))
-	t.feed = &feed{d: t.data, sampler: t.sampler, examples: t.train, lists: t.lists, items: t.items, order: &order, size: t.cfg.BatchSize, until: t.until, key: key.With(2), epoch: x.Number}
+	t.feed = &feed{d: t.data, sampler: t.sampler, examples: t.train, lists: t.lists, items: t.items, order: &order, size: t.cfg.BatchSize, until: t.until, key: key.With(2), hide: key.With(3), epoch: x.Number}
 	t.next = x.From.Batch
 	return t, nil
 }

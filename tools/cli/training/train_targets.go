@@ -140,8 +140,11 @@ func targetsHooks(e *command.Env) targets.Hooks {
 	}
 	kind := ""
 	return targets.Hooks{
-		Start: func(_ targets.Config, s targets.Summary) {
+		Start: func(c targets.Config, s targets.Summary) {
 			kind = s.Kind
+			if c.ReadsPast() {
+				e.TellBeside("earlier targets of the same entities are read where their window has ended")
+			}
 			fmt.Fprintf(e.Told(), "%s (%s), protocol %s: %d rows train; validation, always the same: %s; the row's last target: %s\n",
 				s.Task, s.Kind, s.Protocol, s.TrainRows, scoreText(kind, s.ValidConstant), scoreText(kind, s.ValidLast))
 			e.TellBeside("%5s  %8s  %8s  %s", "epoch", "loss", "seconds", "validation")

@@ -11,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"gopkg.in/yaml.v3"
@@ -39,6 +41,9 @@ type Task struct {
 	// sources there.
 	Items string `yaml:"dst_entity_table" json:",omitempty"`
 	K     int    `yaml:"eval_k" json:",omitempty"`
+	// Timedelta is the window after a row's moment that its target is about, such as "30 days", and Window it in seconds; 0: not said.
+	Timedelta string `yaml:"timedelta" json:",omitempty"`
+	Window    int64  `yaml:"-" json:",omitempty"`
 	// Classes are what the targets of a classification of several are, in order; training finds them.
 	Classes []string `yaml:"-" json:",omitempty"`
 	// Source is an SQLite file, from the folder on, or the address of a PostgreSQL database, that Queries are asked of: by part, train, val
@@ -113,7 +118,11 @@ func ParseTask(where string, b []byte) (*Task, error) {
 			t.K = recommended
 		}
 	}
+	var timed bool
+	t.Window, timed = parseWindow(t.Timedelta)
 	switch {
+	case !timed:
+		return nil, ingest.Inputf(where, "timedelta %q: expected the window of the targets, such as \"30 days\" or \"12:00:00\"", t.Timedelta)
 	case !known:
 		return nil, ingest.Inputf(where, "task_type %q, expected one of %q", t.Kind, slices.Sorted(maps.Values(taskKinds)))
 	case kind == Recommendation && (t.Items == "" || t.K < 1):
@@ -124,6 +133,28 @@ func ParseTask(where string, b []byte) (*Task, error) {
 		return nil, ingest.Inputf(where, "entity_table %q, entity_col %q, time_col %q, target_col %q: expected a table and names of three columns", t.Table, t.Entity, t.Time, t.Target)
 	}
 	return t, nil
+}
+
+// parseWindow parses a span of time as pandas and Python write it: "30 days", "1 days 12:00:00", "7 days, 0:00:00" or
+// "12:00:00"; "" is 0.
+func parseWindow(text string) (seconds int64, ok bool) {
+	if text == "" {
+		return 0, true
+	}
+	days, clock, found := strings.Cut(strings.ReplaceAll(text, ",", ""), " day")
+	if !found {
+		days, clock = "0", days
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(days), 10, 64)
+	if err != nil || n < 0 || n > 1<<20 {
+		return 0, false
+	}
+	if clock = strings.TrimSpace(strings.TrimPrefix(clock, "s")); clock == "" {
+		return n * 86400, found && n > 0
+	}
+	at, err := time.Parse("15:04:05", clock)
+	seconds = n*86400 + int64(at.Hour()*3600+at.Minute()*60+at.Second())
+	return seconds, err == nil && seconds > 0
 }
 
 // recommended is how many rows are recommended where nothing says it.

@@ -73,3 +73,15 @@ func told(t *testing.T, dir string) string {
 	}
 	return strings.Join(all, " ")
 }
+
+// TestWindows: a task's window is read as pandas and Python write spans of time.
+func TestWindows(t *testing.T) {
+	for text, want := range map[string]int64{"": 0, "30 days": 30 * 86400, "1 day": 86400, "1 days 12:00:00": 129600, "7 days, 0:00:00": 604800, "12:00:00": 43200,
+		"0:00:00": -1, "0 days": -1, "-3 days": -1, "30": -1, "days": -1, "soon": -1, "3 daysx": -1, "99999999999 days": -1} {
+		manifest := "task_type: regression\nentity_table: users\nentity_col: user\ntime_col: at\ntarget_col: n\ntimedelta: " + text + "\n"
+		task, err := database.ParseTask("manifest.yaml", []byte(manifest))
+		if (err == nil) != (want >= 0) || err == nil && task.Window != want || err != nil && !strings.Contains(err.Error(), "timedelta") {
+			t.Errorf("%q is %+v, %v, expected %d seconds", text, task, err, want)
+		}
+	}
+}
