@@ -3,6 +3,8 @@ package train
 import (
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/gstore/gstore/gpu/run"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store/storetest"
@@ -48,6 +50,31 @@ func TestUnfinished(t *testing.T) {
 		if got := p.Unfinished(); got != want {
 			t.Errorf("%+v is unfinished: %v", p, got)
 		}
+	}
+}
+
+// TestPositionEnds: the checkpoints of a run say that more is to come, and the last one that nothing is.
+func TestPositionEnds(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 100, Partitions: 2}))
+	c := config.Config{Hidden: 4, BatchSize: 50, Split: "split", Threads: 1, Epochs: 2, CheckpointFile: t.TempDir() + "/last"}
+	var at []Position
+	hooks := Hooks{Checkpoint: func(int, int, int) {
+		p, err := ReadPosition(vfs.Default, c.CheckpointFile)
+		if err != nil {
+			t.Error(err)
+		}
+		at = append(at, p)
+	}}
+	if _, err := trainNode(t.Context(), t, dir, c, hooks); err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range at {
+		if last := i == len(at)-1; p.Ended != last || p.Finished == 2 != last {
+			t.Errorf("checkpoint %d of %d: %+v", i+1, len(at), p)
+		}
+	}
+	if len(at) < 2 {
+		t.Errorf("checkpoints at %+v, expected one after each epoch", at)
 	}
 }
 

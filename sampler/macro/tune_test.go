@@ -115,6 +115,11 @@ func TestAdvise(t *testing.T) {
 	if a := Advise(Graph{Nodes: 1000, Edges: 5000, NodeBytes: 100, EdgeBytes: 4, MemoryBytes: 1 << 30}); a.Partitions != 1 {
 		t.Errorf("a small graph: %+v", a)
 	}
+	for bytes, parts := range map[int64]int{0: 1, 100_000 + 2*20_000: 1, 100_000 + 2*20_000 - 1: 2} { // no budget; all, and a byte less
+		if a := Advise(Graph{Nodes: 1000, Edges: 5000, NodeBytes: 100, EdgeBytes: 4, MemoryBytes: bytes}); (a.Partitions == 1) != (parts == 1) || len(a.Why) == 0 {
+			t.Errorf("within %d bytes: %+v", bytes, a)
+		}
+	}
 	// In memory edges take more than twice their packed bytes: what would fit by those does not.
 	tight := Graph{Nodes: 200_000, Edges: 2_000_000, NodeBytes: 256, EdgeBytes: 1.5, MemoryBytes: 58 << 20, AllBytes: 77 << 20}
 	if a := Advise(tight); a.Partitions < 3 || float64(a.Capacity)/float64(a.Partitions)*2*77 > 58 {
