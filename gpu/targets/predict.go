@@ -111,7 +111,8 @@ func Test(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, c
 		if err := t.resolve(ctx, st, &tables); err != nil {
 			return err
 		}
-		t.past = t.kind.newPast(cmp.Or(asks.Window, c.Task.Window), t.lists, t.train, t.valid, t.test)
+		t.window = cmp.Or(asks.Window, c.Task.Window)
+		t.past = t.kind.newPast(t.window, t.lists, t.train, t.valid, t.test)
 		for _, part := range parts {
 			of := map[string][]example{"train": t.train, "valid": t.valid, "test": t.test}[part]
 			if len(of) == 0 {

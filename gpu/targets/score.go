@@ -237,14 +237,15 @@ func mostOften(lists [][]uint32, top int) (items []uint32) {
 	return items[:min(len(items), top)]
 }
 
-// itemBaselines is baselines of a recommendation: the items that were right most often, and the entity's last list before those.
-func (t *task) itemBaselines(train, y truth, last []int) (always, entity Score) {
+// itemBaselines is baselines of a recommendation: the items that were right most often in training, and the entity's last list, of known
+// ones, before those.
+func (t *task) itemBaselines(train, known, y truth, last []int) (always, entity Score) {
 	often := mostOften(train.lists, t.kind.top)
 	var alike, own [][]uint32
 	for _, at := range last {
 		list := []uint32{}
 		if at >= 0 {
-			list = append(list, train.lists[at]...)
+			list = append(list, known.lists[at]...)
 		}
 		for _, item := range often {
 			if !slices.Contains(list, item) {
@@ -256,13 +257,17 @@ func (t *task) itemBaselines(train, y truth, last []int) (always, entity Score) 
 	return t.kind.scoreItems(alike, y.lists), t.kind.scoreItems(own, y.lists)
 }
 
-// baselines scores what costs nothing: a constant, and the entity's last target in the training part before the moment, the constant where
-// it has none.
+// baselines scores what costs nothing: a constant, and the entity's last target that is known at the moment, the constant where none is.
+// Without a window nothing says when a target is known: the last one of the training part before the moment is taken.
 func (t *task) baselines(part []example) (always, last Score) {
-	train, y := t.truthOf(t.train), t.truthOf(part)
-	latest := t.lastOf(part)
+	of := t.train
+	if t.window > 0 {
+		of = slices.Concat(t.train, t.valid, t.test)
+	}
+	train, known, y := t.truthOf(t.train), t.truthOf(of), t.truthOf(part)
+	latest := t.lastOf(of, part)
 	if t.kind.recommending() {
-		return t.itemBaselines(train, y, latest)
+		return t.itemBaselines(train, known, y, latest)
 	}
 	c := t.kind.constant(train)
 	var alike, entity []float32
@@ -271,22 +276,23 @@ func (t *task) baselines(part []example) (always, last Score) {
 		if at < 0 {
 			entity = append(entity, c...)
 		} else {
-			entity = t.kind.same(entity, train, at)
+			entity = t.kind.same(entity, known, at)
 		}
 	}
 	return t.kind.score(alike, y), t.kind.score(entity, y)
 }
 
-// lastOf is, of each row of a part, the training example of the same entity that is the last before the moment; −1 = none is.
-func (t *task) lastOf(part []example) (last []int) {
+// lastOf is, of each row of a part, the one of some examples of the same entity that is the last that is known at the moment; −1 = none is.
+func (t *task) lastOf(of, part []example) (last []int) {
 	before := map[uint32][]int{}
-	for i, e := range t.train {
+	for i, e := range of {
 		before[e.row] = append(before[e.row], i)
 	}
+	after := max(t.window, 1) // of seconds: at the latest at the moment itself, or before it
 	for _, e := range part {
 		latest, at := int64(math.MinInt64), -1
 		for _, i := range before[e.row] {
-			if x := t.train[i]; x.moment < e.moment && x.moment >= latest {
+			if x := of[i]; x.moment+after <= min(e.moment, t.until) && x.moment >= latest {
 				latest, at = x.moment, i
 			}
 		}

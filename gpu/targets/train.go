@@ -33,7 +33,7 @@ type Summary struct {
 	Protocol string `json:"protocol"` // "seed", or "frozen at" the moment after which nothing was known
 	Test     Score  `json:"test"`
 	Valid    Score  `json:"valid"` // of the best epoch
-	// What costs nothing: a constant, and the entity's last target in the training part.
+	// What costs nothing: a constant, and the entity's last target that was known; see [task.baselines].
 	TestConstant  Score `json:"test_constant"`
 	TestLast      Score `json:"test_last"`
 	ValidConstant Score `json:"valid_constant"`
@@ -67,6 +67,7 @@ type task struct {
 	items              *items     // nil: nothing is recommended
 	keys               []uint64   // of items with vectors
 	until              int64
+	window             int64 // see [database.Task].Window
 	sampler            *asof.Sampler
 	train, valid, test []example
 	feed               *feed
@@ -167,7 +168,8 @@ func (t *task) prepare(ctx context.Context, st *store.Store, tables *tables) (er
 		t.items.setGrid(t.train, t.until)
 	}
 	t.kind.scale(t.train)
-	t.past = t.kind.newPast(tables.task.Window, t.lists, t.train, t.valid, t.test)
+	t.window = tables.task.Window
+	t.past = t.kind.newPast(t.window, t.lists, t.train, t.valid, t.test)
 	t.sampler, err = t.newSampler(t.cfg)
 	return err
 }
