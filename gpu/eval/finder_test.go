@@ -2,6 +2,7 @@ package eval_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -139,5 +140,25 @@ func TestFinder(t *testing.T) {
 				t.Errorf("tiles %v, expected one and more", tiles)
 			}
 		}
+	}
+}
+
+// TestFinderTellsErrors: vectors that cannot be read are the finder's error, before anything is asked.
+func TestFinderTellsErrors(t *testing.T) {
+	st, _, _ := triples(t, 100, 2)
+	b := newRankBench(t, st, nn.LinkConfig{Decoder: nn.DistMult, Encoder: "sage", Layers: 1, Dim: 6})
+	v, err := eval.NewRanker(st, b.dev, eval.RankerOptions{Model: b.model.Config(), Top: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := v.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	gone := errors.New("the disk is gone")
+	f, err := v.Find(t.Context(), b.q, b.model, func(context.Context, store.PartitionID) ([]byte, error) { return nil, gone }, eval.FinderOptions{})
+	if !errors.Is(err, gone) || f != nil {
+		t.Errorf("%v, expected %v", err, gone)
 	}
 }

@@ -294,6 +294,25 @@ func TestAdded(t *testing.T) {
 	}
 }
 
+// TestMessagesEnd: who wants no more messages gets none, of a short list of neighbours and of one that is read in several parts.
+func TestMessagesEnd(t *testing.T) {
+	g := storetest.Random(storetest.Options{Nodes: 6, Edges: 40_000, Partitions: 1, Dim: 3})
+	w := open(t, storetest.Create(t, g))
+	m := w.model(w.trained(config.Config{}))
+	near := m.Evaluator.ByLists(w.st, w.lists(false))
+	all := 0
+	if err := near.Into(t.Context(), []store.NodeID{3}, func(eval.Message) bool { all++; return true }); err != nil || all < 3<<11 {
+		t.Fatalf("%d messages, %v", all, err)
+	}
+	for _, most := range []int{1, 100, 1<<12 - 1, 1 << 12, 1<<12 + 1, all} {
+		n := 0
+		err := near.Into(t.Context(), []store.NodeID{3, 4}, func(eval.Message) bool { n++; return n < most })
+		if err != nil || n != most {
+			t.Errorf("%d messages were wanted, %d came, %v", most, n, err)
+		}
+	}
+}
+
 // TestLimit: a neighbourhood with more edges than may be read is refused.
 func TestLimit(t *testing.T) {
 	w := stored(t, graph(true))

@@ -126,14 +126,14 @@ func (s *session) Checkpoint(ctx context.Context, at run.Position) error {
 	if finite, err := s.t.model.Params().Finite(ctx, s.t.queue); err != nil {
 		return err
 	} else if !finite {
-		return fmt.Errorf("train: epoch %d: %w", at.Epoch+1, s.t.diverged("parameters are no finite numbers"))
+		return fmt.Errorf("train: epoch %d: %w", at.Last(), s.t.diverged("parameters are no finite numbers"))
 	}
 	blobs, err := s.t.blobs(ctx, &position{Config: *s.cfg, Position: at, patient: s.patient, Summary: s.sum})
 	if err != nil {
 		return err
 	}
 	if err := s.it.Checkpoint(ctx, blobs...); err != nil {
-		return fmt.Errorf("train: epoch %d: %w", at.Epoch+1, err)
+		return fmt.Errorf("train: epoch %d: %w", at.Last(), err)
 	}
 	if err := s.spare(at); err != nil {
 		return err

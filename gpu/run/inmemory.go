@@ -55,7 +55,7 @@ func (t *InMemory[C, S, E]) Settle(context.Context) error { return nil }
 func (t *InMemory[C, S, E]) Checkpoint(ctx context.Context, at Position) error {
 	t.At.Position = at
 	if err := t.Keep(ctx, t.At); err != nil {
-		return fmt.Errorf("train: epoch %d: checkpoint: %w", at.Epoch+1, err)
+		return fmt.Errorf("train: epoch %d: checkpoint: %w", at.Last(), err)
 	}
 	if t.Hooks.Checkpoint != nil {
 		t.Hooks.Checkpoint(at.Epoch, at.Place.Step, at.Place.Batch)

@@ -75,6 +75,14 @@ type Position struct {
 // Within reports whether an epoch is begun, and so of which mini-batches were trained beside the finished ones.
 func (p *Position) Within() bool { return p.Totals.Batches > 0 }
 
+// Last is the epoch that was trained last, from 1: the one that is under way, or else the last finished one.
+func (p *Position) Last() int {
+	if p.Within() {
+		return p.Epoch + 1
+	}
+	return max(p.Epoch, 1)
+}
+
 // Run trains a task.
 type Run struct {
 	Task     Task

@@ -153,7 +153,7 @@ func (s *session) Checkpoint(ctx context.Context, at run.Position) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("train: epoch %d: checkpoint: %w", at.Epoch+1, err)
+		return fmt.Errorf("train: epoch %d: checkpoint: %w", at.Last(), err)
 	}
 	if s.hooks.Checkpoint != nil {
 		s.hooks.Checkpoint(at.Epoch, at.Place.Step, at.Place.Batch)

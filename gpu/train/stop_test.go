@@ -1,6 +1,9 @@
 package train
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -75,6 +78,24 @@ func TestPositionEnds(t *testing.T) {
 	}
 	if len(at) < 2 {
 		t.Errorf("checkpoints at %+v, expected one after each epoch", at)
+	}
+}
+
+// TestCheckpointFails: a checkpoint that cannot be written ends the run, and the error says after which epoch.
+func TestCheckpointFails(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 100, Partitions: 2}))
+	folder := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(folder, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	c := config.Config{Hidden: 4, BatchSize: 50, Split: "split", Threads: 1, Epochs: 3, CheckpointFile: filepath.Join(folder, "last")}
+	_, err := trainNode(t.Context(), t, dir, c, Hooks{Epoch: func(e Epoch) {
+		if e.Epoch == 2 {
+			_ = os.RemoveAll(folder)
+		}
+	}})
+	if err == nil || !strings.Contains(err.Error(), "epoch 3: checkpoint") { // epoch 2 has been told of when it is kept
+		t.Errorf("%v, expected an error of the checkpoint after epoch 3", err)
 	}
 }
 

@@ -131,6 +131,17 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
+// TestChooseTellsErrors: what keeps the need of memory from being known is the choice's error, also where no plan but memory's is asked.
+func TestChooseTellsErrors(t *testing.T) {
+	unknown := errors.New("the disk is gone")
+	for _, policy := range []string{"", Memory} {
+		_, err := Choose(Tuning{Config: Config{Policy: policy, Partitions: 4}, LeastBytes: func(int) (int64, error) { return 0, unknown }})
+		if !errors.Is(err, unknown) {
+			t.Errorf("policy %q: %v, expected %v", policy, err, unknown)
+		}
+	}
+}
+
 // TestAdviseHubs: hubs are at most a hundredth of the nodes, and take at most an eighth of the memory.
 func TestAdviseHubs(t *testing.T) {
 	g := Graph{Nodes: 1 << 20, Edges: 1 << 20, NodeBytes: 512, EdgeBytes: 4}

@@ -160,8 +160,11 @@ func TestOnlySomeNodes(t *testing.T) {
 	if whole.Where(func(uint32) bool { return false }) != nil {
 		t.Error("a pool of no nodes")
 	}
-	if last := whole.Where(func(row uint32) bool { return row >= 100 }); last == nil || last.before[len(last.before)-1] != 10 {
-		t.Errorf("a pool of the last partition alone: %+v", last)
+	for _, p := range whole.partitions {
+		only := whole.Where(func(row uint32) bool { return row >= p.Base && row < p.Base+p.Nodes })
+		if p.Nodes == 0 && only != nil || p.Nodes > 0 && (only == nil || only.before[len(only.before)-1] != uint64(p.Nodes)) {
+			t.Errorf("a pool of the partition at %d alone: %+v, expected %d nodes", p.Base, only, p.Nodes)
+		}
 	}
 }
 

@@ -416,6 +416,17 @@ func TestUnfinishedTable(t *testing.T) {
 	if _, err := tab.Blob(ctx, "plan"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("no blob: %v", err)
 	}
+	// What stands in another table's place and is no record is not replaced by one.
+	if db, err = meta.Open(ctx, meta.NewEnv(dir, nil, 0), true); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Pebble.Set(meta.TableKey("other"), []byte("{"), nil), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	o.Name, o.Replace = "other", true
+	if _, err := table.Create(ctx, s, o); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("a record that is none: %v, expected damage", err)
+	}
 }
 
 // TestTableDamage flips each byte, in strides, of a checkpointed table: reading or
