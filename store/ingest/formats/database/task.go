@@ -135,26 +135,29 @@ func ParseTask(where string, b []byte) (*Task, error) {
 	return t, nil
 }
 
-// parseWindow parses a span of time as pandas and Python write it: "30 days", "1 days 12:00:00", "7 days, 0:00:00" or
-// "12:00:00"; "" is 0.
+// spans are units of time in seconds, by the words for them without a plural's s.
+var spans = map[string]int64{"week": 604800, "w": 604800, "day": 86400, "d": 86400, "hour": 3600, "h": 3600, "minute": 60, "min": 60, "second": 1, "sec": 1}
+
+// parseWindow parses a span of time: "30 days", "4 hours", "2 weeks 1 day", and as pandas and Python write it, "1 days 12:00:00",
+// "7 days, 0:00:00" or "12:00:00"; "" is 0.
 func parseWindow(text string) (seconds int64, ok bool) {
-	if text == "" {
+	words := strings.Fields(strings.ReplaceAll(strings.ToLower(text), ",", ""))
+	if len(words) == 0 {
 		return 0, true
 	}
-	days, clock, found := strings.Cut(strings.ReplaceAll(text, ",", ""), " day")
-	if !found {
-		days, clock = "0", days
+	if at, err := time.Parse("15:04:05", words[len(words)-1]); err == nil { // a fraction of a second too
+		seconds = int64(at.Hour()*3600 + at.Minute()*60 + at.Second())
+		words = words[:len(words)-1]
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(days), 10, 64)
-	if err != nil || n < 0 || n > 1<<20 {
-		return 0, false
+	for ; len(words) > 1; words = words[2:] {
+		n, err := strconv.ParseInt(words[0], 10, 32)
+		unit := spans[strings.TrimSuffix(words[1], "s")]
+		if err != nil || n < 0 || unit == 0 || n > 1<<40/unit {
+			return 0, false
+		}
+		seconds += n * unit
 	}
-	if clock = strings.TrimSpace(strings.TrimPrefix(clock, "s")); clock == "" {
-		return n * 86400, found && n > 0
-	}
-	at, err := time.Parse("15:04:05", clock)
-	seconds = n*86400 + int64(at.Hour()*3600+at.Minute()*60+at.Second())
-	return seconds, err == nil && seconds > 0
+	return seconds, len(words) == 0 && seconds > 0
 }
 
 // recommended is how many rows are recommended where nothing says it.

@@ -77,6 +77,7 @@ func told(t *testing.T, dir string) string {
 // TestWindows: a task's window is read as pandas and Python write spans of time.
 func TestWindows(t *testing.T) {
 	for text, want := range map[string]int64{"": 0, "30 days": 30 * 86400, "1 day": 86400, "1 days 12:00:00": 129600, "7 days, 0:00:00": 604800, "12:00:00": 43200,
+		"0 days 04:00:00.500000": 14400, "4 hours": 14400, "2 weeks 1 day": 1296000, "1 Min": 60, "90 minutes": 5400, "1 month": -1, "2 days 3": -1, "1 2 days": -1,
 		"0:00:00": -1, "0 days": -1, "-3 days": -1, "30": -1, "days": -1, "soon": -1, "3 daysx": -1, "99999999999 days": -1} {
 		manifest := "task_type: regression\nentity_table: users\nentity_col: user\ntime_col: at\ntarget_col: n\ntimedelta: " + text + "\n"
 		task, err := database.ParseTask("manifest.yaml", []byte(manifest))
