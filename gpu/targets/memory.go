@@ -65,7 +65,7 @@ func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, 
 	a.Hold(budget.Program, budget.ProgramBytes, false)
 	a.Hold(holdsGraph, graph, false)
 	a.HoldHeap(holdsTimes, 10*int64(m.Nodes)+8*int64(largest))
-	a.HoldHeap(holdsTable, (keyBytes+exampleBytes)*int64(u.examples)+wordBytes*int64(u.listed)+u.kind.pastBytes(u.past))
+	a.HoldHeap(holdsTable, (keyBytes+exampleBytes)*int64(u.examples)+wordBytes*int64(u.listed)+u.kind.pastBytes(u.past, u.train))
 	if u.kind.recommending() { // vectors, popularity and keys of items, and where they are
 		a.HoldHeap(holdsItems, int64(u.kind.items)*int64(4*cfg.Hidden+5*4+8+16+64))
 	}

@@ -83,11 +83,16 @@ func (k *kind) newPast(window int64, lists [][]uint32, parts ...[]example) *past
 	}
 	all := slices.Concat(parts...)
 	slices.SortStableFunc(all, func(a, b example) int { return cmp.Or(cmp.Compare(a.row, b.row), cmp.Compare(a.moment, b.moment)) })
-	p := &past{window: window, width: k.past}
+	p := roomForPast(window, k.past, len(all))
 	for _, e := range all {
 		p.rows, p.moments, p.values = append(p.rows, e.row), append(p.moments, e.moment), k.pastValues(p.values, e, lists)
 	}
 	return p
+}
+
+// roomForPast makes room for so many targets.
+func roomForPast(window int64, width, rows int) *past {
+	return &past{window: window, width: width, rows: make([]uint32, 0, rows), moments: make([]int64, 0, rows), values: make([]float32, 0, rows*width)}
 }
 
 // known are the places of an entity's targets that are known at a moment, the latest last.
@@ -141,13 +146,17 @@ func hidden(key keyed.Key, epoch, at int) bool {
 	return float64(key.With(uint64(epoch)).At(uint64(at))>>11) < hiddenShare*(1<<53)
 }
 
-// pastBytes is what earlier targets take of the heap, at most, while they are put in order: twice, in lists up to twice as long, with
-// as many external ids.
-func (k *kind) pastBytes(rows int) int64 {
+// pastBytes is what earlier targets take of the heap, at most, while they are put in order: in training as examples, else once more,
+// with as many external ids.
+func (k *kind) pastBytes(rows int, train bool) int64 {
 	if k.past == 0 {
 		return 0
 	}
-	return int64(rows) * int64(keyBytes+4*(4+8+4*k.past))
+	own, beside := 4+8+4*k.past, exampleBytes
+	if !train {
+		beside = keyBytes + own
+	}
+	return int64(rows) * int64(own+beside)
 }
 
 // encode writes earlier targets for a model's file, in order of external ids, which no partitioning changes: of each entity its
@@ -186,14 +195,14 @@ func (c *Checkpoint) readPast(ctx context.Context, st *store.Store, d *data, k *
 	if k.past == 0 || c.PastRows == 0 {
 		return nil, nil
 	}
-	if c.PastBytes < 0 || c.PastBytes > len(c.Params) || c.Task.Window < 1 {
+	if c.PastRows < 0 || c.PastBytes < 0 || c.PastBytes > len(c.Params) || c.Task.Window < 1 {
 		return nil, errPast
 	}
-	p := &past{window: c.Task.Window, width: k.past}
 	var keys []string
 	var counts []int
 	size := 8 + 4*k.past
 	b, total := c.Params[len(c.Params)-c.PastBytes:], 0
+	p := roomForPast(c.Task.Window, k.past, min(c.PastRows, len(b)/size))
 	for total < c.PastRows {
 		n, used := binary.Uvarint(b)
 		if used <= 0 || n > uint64(len(b)-used) {
@@ -238,7 +247,7 @@ func (p *past) of(d *data, nodes []store.NodeID, counts []int) *past {
 		at += counts[i]
 	}
 	slices.SortFunc(list, func(a, b entity) int { return cmp.Compare(a.row, b.row) })
-	q := &past{window: p.window, width: p.width}
+	q := roomForPast(p.window, p.width, len(p.moments))
 	for _, e := range list {
 		for i := e.at; i < e.end; i++ {
 			q.rows = append(q.rows, e.row)

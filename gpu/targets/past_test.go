@@ -1,9 +1,11 @@
 package targets
 
 import (
+	"errors"
 	"math"
 	"testing"
 
+	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/store/ingest/formats/database"
 )
 
@@ -40,6 +42,32 @@ func TestPastIsKnown(t *testing.T) {
 	}
 	if got := (*past)(nil).append(nil, columns, 5, 400); len(got) != columns || got[0] != 0 {
 		t.Errorf("of no targets: %v", got)
+	}
+}
+
+// TestPastDamaged: what a model's file says of its earlier targets and does not hold is refused.
+func TestPastDamaged(t *testing.T) {
+	k := kind{name: database.Binary, past: 1}
+	whole := []byte{1, 'a', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 128, 63, 0} // one target of entity a, and padding
+	for name, c := range map[string]Checkpoint{
+		"fewer bytes than it says": {PastRows: 1, PastBytes: 17},
+		"fewer targets":            {PastRows: 2, PastBytes: 16},
+		"a negative number":        {PastRows: -1, PastBytes: 16},
+		"negative bytes":           {PastRows: 1, PastBytes: -1},
+		"no window":                {PastRows: 1, PastBytes: 16, Task: database.Task{Window: -5}},
+	} {
+		if c.Params = whole; c.Task.Window == 0 {
+			c.Task.Window = 30
+		}
+		if _, err := c.readPast(t.Context(), nil, nil, &k); !errors.Is(err, gpu.ErrShape) {
+			t.Errorf("%s: %v, expected ErrShape", name, err)
+		}
+	}
+	for cut := range 14 {
+		c := Checkpoint{PastRows: 1, PastBytes: cut, Params: whole[:cut], Task: database.Task{Window: 30}}
+		if _, err := c.readPast(t.Context(), nil, nil, &k); !errors.Is(err, gpu.ErrShape) {
+			t.Errorf("cut to %d bytes: %v, expected ErrShape", cut, err)
+		}
 	}
 }
 
