@@ -98,11 +98,11 @@ func (f *feed) fill(i int, b *batch) error {
 		e := f.examples[at]
 		f.seeds, f.moments = append(f.seeds, e.row), append(f.moments, min(e.moment, f.until))
 		b.season, b.truth.targets = appendSeason(b.season, e.moment), append(b.truth.targets, e.target)
-		shown := f.d.past
 		if f.order != nil && hidden(f.hide, f.epoch, at) {
-			shown = nil
+			b.season = f.d.past.appendNone(b.season)
+		} else {
+			b.season = f.d.past.append(b.season, e.row, min(e.moment, f.until))
 		}
-		b.season = shown.append(b.season, f.d.pastColumns, e.row, min(e.moment, f.until))
 		if f.lists != nil {
 			b.truth.lists = append(b.truth.lists, f.lists[e.list])
 		}

@@ -33,9 +33,8 @@ type Checkpoint struct {
 	Parameters []nn.Shape `json:"parameters"`
 	Layers     []nn.Shape `json:"layers"`
 	Params     []byte     `json:"-"` // little-endian float32, and behind them earlier targets
-	// PastRows earlier targets of entities, which the model reads, are the last PastBytes of Params; see [past].
-	PastRows  int `json:"past_rows,omitempty"`
-	PastBytes int `json:"past_bytes,omitempty"`
+	// PastRows is how many earlier targets of entities those are; see [past].
+	PastRows int `json:"past_rows,omitempty"`
 }
 
 // SaveFile writes the model to path, whole or not at all.
@@ -71,36 +70,38 @@ func (m *model) checkpoint(ctx context.Context, c *Checkpoint) error {
 	return nil
 }
 
-// restore sets the model's values to a checkpoint's.
-func (m *model) restore(ctx context.Context, c *Checkpoint) error {
+// restore sets the model's values to a checkpoint's, and returns what stands behind them: earlier targets, or nothing.
+func (m *model) restore(ctx context.Context, c *Checkpoint) (behind []byte, err error) {
 	own, layers := m.params.Shapes(), m.gnn.Params().Shapes()
 	if fmt.Sprint(own, layers) != fmt.Sprint(c.Parameters, c.Layers) {
-		return fmt.Errorf("the model has %s, of this store's tables it would have %s: %w", unlike(c.Parameters, c.Layers, own, layers), unlike(own, layers, c.Parameters, c.Layers), gpu.ErrShape)
+		its, others := slices.Concat(c.Parameters, c.Layers), slices.Concat(own, layers)
+		return nil, fmt.Errorf("the model has %s, of this store's tables it would have %s: %w", unlike(its, others), unlike(others, its), gpu.ErrShape)
 	}
-	n := 0
-	for _, p := range own {
-		n += 4 * p.Rows * p.Cols
-	}
-	if n > len(c.Params) {
-		return fmt.Errorf("%d bytes of parameters, expected more than %d: %w", len(c.Params), n, gpu.ErrShape)
+	n := bytesOf(own)
+	end := n + bytesOf(layers)
+	if end > len(c.Params) || end < len(c.Params) && c.PastRows == 0 {
+		return nil, fmt.Errorf("%d bytes of parameters, expected %d: %w", len(c.Params), end, gpu.ErrShape)
 	}
 	m.kind.mean, m.kind.spread = c.Mean, c.Spread
 	if err := m.params.Load(ctx, m.q, c.Params[:n]); err != nil {
-		return err
+		return nil, err
 	}
-	if c.PastBytes < 0 || c.PastBytes > len(c.Params)-n {
-		return errPast
-	}
-	return m.gnn.Params().Load(ctx, m.q, c.Params[n:len(c.Params)-c.PastBytes])
+	return c.Params[end:], m.gnn.Params().Load(ctx, m.q, c.Params[n:end])
 }
 
-// unlike spells the first parameter of a model that another has not.
-func unlike(own, layers, others, otherLayers []nn.Shape) string {
-	for i, of := range [][]nn.Shape{own, layers} {
-		for _, p := range of {
-			if !slices.Contains([][]nn.Shape{others, otherLayers}[i], p) {
-				return fmt.Sprintf("%s of %d × %d", p.Name, p.Rows, p.Cols)
-			}
+// bytesOf is how many bytes parameters take in a model's file.
+func bytesOf(list []nn.Shape) (n int) {
+	for _, p := range list {
+		n += 4 * p.Rows * p.Cols
+	}
+	return n
+}
+
+// unlike spells the first of a model's parameters that others has not.
+func unlike(list, others []nn.Shape) string {
+	for _, p := range list {
+		if !slices.Contains(others, p) {
+			return fmt.Sprintf("%s of %d × %d", p.Name, p.Rows, p.Cols)
 		}
 	}
 	return "no other"

@@ -40,10 +40,8 @@ type data struct {
 	values  []int    // of each of mb.Features: a category's vectors, counted from 0; 0 of others
 	timed   []bool   // by type: its rows have times
 	items   *items   // what is recommended, if a vector is learned of each; else nil
-	past    *past    // earlier targets; nil: none are known
-
-	pastColumns int // of every seed
-	names       []string
+	past    *past    // earlier targets; nil: the model reads none
+	names   []string
 }
 
 // opened is data whose buffer is open.

@@ -34,7 +34,7 @@ type use struct {
 	train    bool
 	kind     kind
 	listed   int // elements of lists of targets
-	past     int // earlier targets
+	past     int // earlier targets of the model's file
 }
 
 // keyBytes is what a row of a training table takes with its key, and exampleBytes as an example.
@@ -65,12 +65,15 @@ func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, 
 	a.Hold(budget.Program, budget.ProgramBytes, false)
 	a.Hold(holdsGraph, graph, false)
 	a.HoldHeap(holdsTimes, 10*int64(m.Nodes)+8*int64(largest))
-	a.HoldHeap(holdsTable, (keyBytes+exampleBytes)*int64(u.examples)+wordBytes*int64(u.listed)+u.kind.pastBytes(u.past, u.train))
+	a.HoldHeap(holdsTable, (keyBytes+exampleBytes)*int64(u.examples)+wordBytes*int64(u.listed)+u.kind.pastBytes(max(u.past, u.examples), u.train))
 	if u.kind.recommending() { // vectors, popularity and keys of items, and where they are
 		a.HoldHeap(holdsItems, int64(u.kind.items)*int64(4*cfg.Hidden+5*4+8+16+64))
 	}
 	dev := meter.New(info)
 	d := describe(m)
+	if u.kind.past > 0 {
+		d.past = &past{width: u.kind.past}
+	}
 	if u.kind.vectors > 0 {
 		d.items = &items{d: d, kind: u.kind.itemType}
 	}
@@ -192,7 +195,7 @@ func (d *data) largest(m *store.Manifest, cfg *Config, entity string, most []int
 	}
 	for range cfg.BatchSize {
 		b.season, b.truth.targets, b.truth.lists = appendSeason(b.season, 0), append(b.truth.targets, 0), append(b.truth.lists, nil)
-		b.season = (*past)(nil).append(b.season, d.pastColumns, 0, 0)
+		b.season = d.past.appendNone(b.season)
 	}
 	return b, nil
 }

@@ -102,8 +102,8 @@ func newModel(ctx context.Context, dev gpu.Device, cfg *Config, d *data, k kind,
 		}
 		m.encoders = append(m.encoders, e)
 	}
-	d.pastColumns = k.pastColumns()
-	m.season = m.params.Add("head.season", seasonColumns+d.pastColumns, h, uniform(seasonColumns+d.pastColumns))
+	moment := seasonColumns + pastColumns(k.past)
+	m.season = m.params.Add("head.season", moment, h, uniform(moment))
 	m.w1, m.b1 = m.params.Add("head.weight", h, h, uniform(h)), m.params.Add("head.bias", 1, h, zero)
 	m.w2, m.b2 = m.params.Add("score.weight", h, k.outputs(), uniform(h)), m.params.Add("score.bias", 1, k.outputs(), zero)
 	if k.recommending() {

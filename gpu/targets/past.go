@@ -43,12 +43,12 @@ var (
 // what to say of entities without.
 const hiddenShare = .25
 
-// pastColumns is how many columns the model reads of earlier targets.
-func (k *kind) pastColumns() int {
-	if k.past == 0 {
+// pastColumns is how many columns the model reads of earlier targets of some width.
+func pastColumns(width int) int {
+	if width == 0 {
 		return 0
 	}
-	return pastFirst + k.past*(len(pastMeans)+len(pastDecays))
+	return pastFirst + width*(len(pastMeans)+len(pastDecays))
 }
 
 // pastWidth is how many numbers an earlier target is for a model of a task; 0: it has too many classes, or is a recommendation,
@@ -102,11 +102,18 @@ func (p *past) known(row uint32, moment int64) (lo, hi int) {
 	return max(lo, hi-pastSeen), hi
 }
 
-// append appends the columns of an entity at a moment; zeros where nothing is known, or p is nil.
-func (p *past) append(out []float32, columns int, row uint32, moment int64) []float32 {
+// appendNone appends the columns of an entity of which nothing is known: zeros, and none where the model reads none, where p is nil.
+func (p *past) appendNone(out []float32) []float32 {
+	if p == nil {
+		return out
+	}
+	return append(out, make([]float32, pastColumns(p.width))...)
+}
+
+// append appends the columns of an entity at a moment.
+func (p *past) append(out []float32, row uint32, moment int64) []float32 {
 	begin := len(out)
-	out = append(out, make([]float32, columns)...)
-	if p == nil || columns == 0 {
+	if out = p.appendNone(out); p == nil {
 		return out
 	}
 	lo, hi := p.known(row, moment)
@@ -119,26 +126,38 @@ func (p *past) append(out []float32, columns int, row uint32, moment int64) []fl
 	to[0], to[1] = 1, float32(math.Log1p(float64(n))/4)
 	to[2], to[3] = float32(math.Exp(-windows(hi-1)/pastDecays[0])), float32(math.Exp(-windows(hi-1)/pastDecays[1]))
 	to = to[pastFirst:]
-	for j := range p.width {
-		value := func(i int) float64 { return float64(p.values[i*p.width+j]) }
-		for k, few := range pastMeans {
-			sum, few := 0., min(few, n)
-			for i := hi - few; i < hi; i++ {
-				sum += value(i)
-			}
-			to[k] = float32(sum / float64(few))
+	const each = len(pastMeans) + len(pastDecays) // columns of a number
+	var weights [pastSeen]float64
+	for k, few := range pastMeans {
+		few = min(few, n)
+		for i := range few {
+			weights[i] = 1
 		}
-		for k, d := range pastDecays {
-			sum, all := 0., .1 // towards 0 where there are only old ones
-			for i := lo; i < hi; i++ {
-				w := math.Exp(-windows(i) / d)
-				sum, all = sum+w*value(i), all+w
-			}
-			to[len(pastMeans)+k] = float32(sum / all)
+		p.means(to[k:], each, hi-few, weights[:few], 0)
+	}
+	for k, d := range pastDecays {
+		for i := range n {
+			weights[i] = math.Exp(-windows(lo+i) / d)
 		}
-		to = to[len(pastMeans)+len(pastDecays):]
+		p.means(to[len(pastMeans)+k:], each, lo, weights[:n], .1) // towards 0 where there are only old ones
 	}
 	return out
+}
+
+// means sets each column of to that is a multiple of step to the weighted mean of a number of the targets from lo on, beside zeros of
+// some weight.
+func (p *past) means(to []float32, step, lo int, weights []float64, zeros float64) {
+	all := zeros
+	for _, w := range weights {
+		all += w
+	}
+	for j := range p.width {
+		sum := 0.
+		for i, w := range weights {
+			sum += w * float64(p.values[(lo+i)*p.width+j])
+		}
+		to[j*step] = float32(sum / all)
+	}
 }
 
 // hidden reports whether an example that trains is shown no earlier targets in an epoch.
@@ -190,18 +209,19 @@ func (p *past) encode(ctx context.Context, st *store.Store, d *data) ([]byte, er
 	return append(b, make([]byte, -len(b)&3)...), nil
 }
 
-// readPast reads what encode wrote, for the rows that a store has of its entities now: others are left out.
-func (c *Checkpoint) readPast(ctx context.Context, st *store.Store, d *data, k *kind) (*past, error) {
-	if k.past == 0 || c.PastRows == 0 {
+// readPast reads what encode wrote, for the rows that a store has of its entities now: others are left out. Nil where the model reads
+// none.
+func (c *Checkpoint) readPast(ctx context.Context, st *store.Store, d *data, k *kind, b []byte) (*past, error) {
+	if k.past == 0 {
 		return nil, nil
 	}
-	if c.PastRows < 0 || c.PastBytes < 0 || c.PastBytes > len(c.Params) || c.Task.Window < 1 {
+	if c.PastRows < 0 || c.Task.Window < 1 {
 		return nil, errPast
 	}
 	var keys []string
 	var counts []int
 	size := 8 + 4*k.past
-	b, total := c.Params[len(c.Params)-c.PastBytes:], 0
+	total := 0
 	p := roomForPast(c.Task.Window, k.past, min(c.PastRows, len(b)/size))
 	for total < c.PastRows {
 		n, used := binary.Uvarint(b)
@@ -222,6 +242,9 @@ func (c *Checkpoint) readPast(ctx context.Context, st *store.Store, d *data, k *
 			b = b[size:]
 		}
 		total += int(n)
+	}
+	if len(b) > 3 { // padding
+		return nil, errPast
 	}
 	nodes := make([]store.NodeID, len(keys))
 	if err := st.LookupStrings(ctx, keys, nodes); err != nil {

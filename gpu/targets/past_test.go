@@ -14,14 +14,14 @@ func TestPastIsKnown(t *testing.T) {
 	k := kind{name: database.Binary, past: 1}
 	train := []example{{row: 5, moment: 200, target: 1}, {row: 9, moment: 50, target: 1}, {row: 5, moment: 100, target: 0}}
 	p := k.newPast(30, nil, train, []example{{row: 5, moment: 300, target: 1}})
-	columns := k.pastColumns()
+	columns := pastColumns(k.past)
 	for _, c := range []struct {
 		row    uint32
 		moment int64
 		n      int
 		last   float32
 	}{{5, 99, 0, 0}, {5, 100, 0, 0}, {5, 129, 0, 0}, {5, 130, 1, -1}, {5, 229, 1, -1}, {5, 230, 2, 1}, {5, 1 << 40, 3, 1}, {9, 79, 0, 0}, {9, 80, 1, 1}, {4, 1000, 0, 0}, {10, 1000, 0, 0}} {
-		got := p.append([]float32{7}, columns, c.row, c.moment)
+		got := p.append([]float32{7}, c.row, c.moment)
 		if len(got) != 1+columns || got[0] != 7 {
 			t.Fatalf("row %d at %d: %v, expected 7 and %d columns", c.row, c.moment, got, columns)
 		}
@@ -37,11 +37,14 @@ func TestPastIsKnown(t *testing.T) {
 			}
 		}
 	}
-	if got := p.append(nil, columns, 5, 400); got[pastFirst+1] != float32(1./3) || got[pastFirst+2] != float32(1./3) {
+	if got := p.append(nil, 5, 400); got[pastFirst+1] != float32(1./3) || got[pastFirst+2] != float32(1./3) {
 		t.Errorf("means of the last 3 and 10 are %v, expected a third", got[pastFirst:])
 	}
-	if got := (*past)(nil).append(nil, columns, 5, 400); len(got) != columns || got[0] != 0 {
+	if got := p.appendNone(nil); len(got) != columns || got[0] != 0 {
 		t.Errorf("of no targets: %v", got)
+	}
+	if got := (*past)(nil).append(nil, 5, 400); len(got) != 0 {
+		t.Errorf("of a model that reads none: %v", got)
 	}
 }
 
@@ -50,22 +53,21 @@ func TestPastDamaged(t *testing.T) {
 	k := kind{name: database.Binary, past: 1}
 	whole := []byte{1, 'a', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 128, 63, 0} // one target of entity a, and padding
 	for name, c := range map[string]Checkpoint{
-		"fewer bytes than it says": {PastRows: 1, PastBytes: 17},
-		"fewer targets":            {PastRows: 2, PastBytes: 16},
-		"a negative number":        {PastRows: -1, PastBytes: 16},
-		"negative bytes":           {PastRows: 1, PastBytes: -1},
-		"no window":                {PastRows: 1, PastBytes: 16, Task: database.Task{Window: -5}},
+		"more targets than there are": {PastRows: 2},
+		"fewer than there are":        {},
+		"a negative number":           {PastRows: -1},
+		"no window":                   {PastRows: 1, Task: database.Task{Window: -5}},
 	} {
-		if c.Params = whole; c.Task.Window == 0 {
+		if c.Task.Window == 0 {
 			c.Task.Window = 30
 		}
-		if _, err := c.readPast(t.Context(), nil, nil, &k); !errors.Is(err, gpu.ErrShape) {
+		if _, err := c.readPast(t.Context(), nil, nil, &k, whole); !errors.Is(err, gpu.ErrShape) {
 			t.Errorf("%s: %v, expected ErrShape", name, err)
 		}
 	}
 	for cut := range 14 {
-		c := Checkpoint{PastRows: 1, PastBytes: cut, Params: whole[:cut], Task: database.Task{Window: 30}}
-		if _, err := c.readPast(t.Context(), nil, nil, &k); !errors.Is(err, gpu.ErrShape) {
+		c := Checkpoint{PastRows: 1, Task: database.Task{Window: 30}}
+		if _, err := c.readPast(t.Context(), nil, nil, &k, whole[:cut]); !errors.Is(err, gpu.ErrShape) {
 			t.Errorf("cut to %d bytes: %v, expected ErrShape", cut, err)
 		}
 	}

@@ -166,17 +166,18 @@ func OpenAnswerer(ctx context.Context, st *store.Store, dev gpu.Device, c *Check
 		}
 	}()
 	k := kindOf(st.Manifest(), &c.Task, &cfg, len(c.Items))
-	if a.opened, err = open(ctx, st, dev, &cfg, use{entity: c.Table, examples: questions, saved: int64(len(c.Params)), kind: k, past: max(c.PastRows, questions)}); err != nil {
+	if a.opened, err = open(ctx, st, dev, &cfg, use{entity: c.Table, examples: questions, saved: int64(len(c.Params)), kind: k, past: c.PastRows}); err != nil {
 		return nil, err
 	}
 	if a.model, err = newModel(ctx, dev, &cfg, a.opened.data, k, a.opened.graph.Relations()); err != nil {
 		return nil, err
 	}
 	a.model.arena.Bound(a.opened.batch)
-	if err := a.model.restore(ctx, c); err != nil {
+	behind, err := a.model.restore(ctx, c)
+	if err != nil {
 		return nil, fmt.Errorf("predict: %w", err)
 	}
-	if a.opened.past, err = c.readPast(ctx, st, a.opened.data, &a.model.kind); err != nil {
+	if a.opened.past, err = c.readPast(ctx, st, a.opened.data, &a.model.kind, behind); err != nil {
 		return nil, fmt.Errorf("predict: %w", err)
 	}
 	a.sampler, err = a.opened.newSampler(&cfg)

@@ -260,11 +260,12 @@ func (t *task) itemBaselines(train, known, y truth, last []int) (always, entity 
 // baselines scores what costs nothing: a constant, and the entity's last target that is known at the moment, the constant where none is.
 // Without a window nothing says when a target is known: the last one of the training part before the moment is taken.
 func (t *task) baselines(part []example) (always, last Score) {
-	of := t.train
+	of, train, y := t.train, t.truthOf(t.train), t.truthOf(part)
+	known := train
 	if t.window > 0 {
 		of = slices.Concat(t.train, t.valid, t.test)
+		known = t.truthOf(of)
 	}
-	train, known, y := t.truthOf(t.train), t.truthOf(of), t.truthOf(part)
 	latest := t.lastOf(of, part)
 	if t.kind.recommending() {
 		return t.itemBaselines(train, known, y, latest)

@@ -136,9 +136,7 @@ func begin(ctx context.Context, m *store.Manifest, cfg *Config) (tables tables, 
 	if err := cfg.checkPast(tables.task); err != nil {
 		return tables, u, err
 	}
-	u = use{entity: tables.task.Table, examples: tables.rows(), train: true, kind: kindOf(m, tables.task, cfg, -1), listed: tables.words()}
-	u.past = tables.rows()
-	return tables, u, nil
+	return tables, use{entity: tables.task.Table, examples: tables.rows(), train: true, kind: kindOf(m, tables.task, cfg, -1), listed: tables.words()}, nil
 }
 
 // prepare resolves the training table and makes the sampler.
@@ -244,7 +242,7 @@ func (t *task) run(ctx context.Context, st *store.Store, dev gpu.Device, o *open
 		return err
 	}
 	b, err := t.past.encode(ctx, st, t.data)
-	c.PastRows, c.PastBytes, c.Params = len(t.past.rows), len(b), append(c.Params, b...)
+	c.PastRows, c.Params = len(t.past.rows), append(c.Params, b...)
 	return err
 }
 
