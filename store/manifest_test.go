@@ -13,16 +13,7 @@ import (
 
 // TestManifestRefused commits manifests that contradict themselves or the files.
 func TestManifestRefused(t *testing.T) {
-	g := storetest.Random(storetest.Options{})
-	w, err := store.Create(t.TempDir(), store.WriterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	m, err := g.Write(w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, m := newVersion(t, storetest.Random(storetest.Options{}))
 	for name, spoil := range map[string]func(*store.Manifest){
 		"nodes":       func(m *store.Manifest) { m.Nodes++; m.Schema.NodeTypes[0].Count++ },
 		"edges":       func(m *store.Manifest) { m.Edges-- },
@@ -158,24 +149,16 @@ func TestTypesOfIDs(t *testing.T) {
 		for i := range g.External {
 			g.External[i] = c.ids[i*2/40] + g.External[i]
 		}
-		dir := t.TempDir()
-		w, err := store.Create(dir, store.WriterOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := g.Write(w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w, m := newVersion(t, g)
 		names := strings.Fields(c.types)
 		m.Schema.NodeTypes = nil
 		for _, name := range names {
 			m.Schema.NodeTypes = append(m.Schema.NodeTypes, store.NodeType{Name: name, Count: uint64(40 / len(names))})
 		}
-		if err := errors.Join(w.Commit(ctx, m), w.Close()); err != nil {
+		if err := w.Commit(ctx, m); err != nil {
 			t.Fatal(err)
 		}
-		s := storetest.Open(t, dir, store.Options{})
+		s := storetest.Open(t, w.Dir(), store.Options{})
 		if got, err := s.TypesOfIDs(t.Context()); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("types %s, ids of %q: %q, %v, expected %q", c.types, c.ids, got, err, c.want)
 		}

@@ -17,6 +17,21 @@ func harmless(op errorfs.Op) bool {
 	return op.Kind == errorfs.OpStat || op.Kind == errorfs.OpGetDiskUsage || storetest.InPebble(op)
 }
 
+// withBuffer opens a buffer over the newest version of a store, for as long as use runs.
+func withBuffer(fs vfs.FS, o buffer.Options, use func(it *buffer.Buffer) error) (err error) {
+	s, err := store.Open(storetest.CrashDir, store.Options{FS: fs})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	it, err := buffer.Open(ctx, s, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	return use(it)
+}
+
 // TestBufferErrors: whichever operation fails under a buffer, of features, labels, relations and edges or of embeddings that are
 // written back, it is told and nothing stays open.
 func TestBufferErrors(t *testing.T) {
@@ -30,33 +45,26 @@ func TestBufferErrors(t *testing.T) {
 		if err := storetest.CommitOn(disk, g, true); err != nil {
 			t.Fatal(err)
 		}
-		storetest.FailEach(t, disk, storetest.Every(23), harmless, func(fs vfs.FS) (err error) {
-			s, err := store.Open(storetest.CrashDir, store.Options{FS: fs})
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, s.Close()) }()
-			it, err := buffer.Open(ctx, s, buffer.Options{Capacity: 1, Features: []string{"x"}, Labels: true, Relations: true, Both: true})
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, it.Close()) }()
-			plan := buffer.Plan{Policy: "test", Capacity: 1}
-			for p := range store.PartitionID(3) {
-				plan.Steps = append(plan.Steps, buffer.Step{Resident: []store.PartitionID{p}, Train: []store.PartitionID{p}})
-			}
-			for range 2 {
-				if err := it.Start(plan); err != nil {
-					return err
+		storetest.FailEach(t, disk, storetest.Every(23), harmless, func(fs vfs.FS) error {
+			o := buffer.Options{Capacity: 1, Features: []string{"x"}, Labels: true, Relations: true, Both: true}
+			return withBuffer(fs, o, func(it *buffer.Buffer) error {
+				plan := buffer.Plan{Policy: "test", Capacity: 1}
+				for p := range store.PartitionID(3) {
+					plan.Steps = append(plan.Steps, buffer.Step{Resident: []store.PartitionID{p}, Train: []store.PartitionID{p}})
 				}
-				for it.Next() {
-					_ = it.MacroBatch()
+				for range 2 {
+					if err := it.Start(plan); err != nil {
+						return err
+					}
+					for it.Next() {
+						_ = it.MacroBatch()
+					}
+					if err := it.Err(); err != nil {
+						return err
+					}
 				}
-				if err := it.Err(); err != nil {
-					return err
-				}
-			}
-			return nil
+				return nil
+			})
 		})
 	})
 	// All partitions at once, whose nodes are put in the order of their ids.
@@ -66,17 +74,8 @@ func TestBufferErrors(t *testing.T) {
 			if err := storetest.CommitOn(disk, storetest.Random(storetest.Options{Nodes: 60, Partitions: 3, Dim: 3, IDs: kind}), true); err != nil {
 				t.Fatal(err)
 			}
-			storetest.FailEach(t, disk, storetest.Every(23), harmless, func(fs vfs.FS) (err error) {
-				s, err := store.Open(storetest.CrashDir, store.Options{FS: fs})
-				if err != nil {
-					return err
-				}
-				defer func() { err = errors.Join(err, s.Close()) }()
-				it, err := buffer.Open(ctx, s, buffer.Options{Features: []string{"x"}})
-				if err != nil {
-					return err
-				}
-				return it.Close()
+			storetest.FailEach(t, disk, storetest.Every(23), harmless, func(fs vfs.FS) error {
+				return withBuffer(fs, buffer.Options{Features: []string{"x"}}, func(*buffer.Buffer) error { return nil })
 			})
 		})
 	}

@@ -128,7 +128,10 @@ func measure(ctx context.Context, o options) ([]outcome, error) {
 			return out, fmt.Errorf("%s: %w", p.ImportPath, err)
 		}
 	}
-	return out, cmp.Or(o.byOthers(ctx, root, pkgs, out), o.byZoo(ctx, root, pkgs, out))
+	if err := o.byOthers(ctx, root, pkgs, out); err != nil {
+		return out, err
+	}
+	return out, o.byZoo(ctx, root, pkgs, out)
 }
 
 // byOthers runs the tests of other packages for the mutants that survived their own.
@@ -146,12 +149,7 @@ func (o *options) byOthers(ctx context.Context, root string, pkgs []pkg, out []o
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
 	for i, q := range by {
-		var left []*mutant
-		for _, r := range out {
-			if !r.Killed && r.Reason == "" {
-				left = append(left, r.mutant)
-			}
-		}
+		left := alive(out)
 		dir := filepath.Join(tmp, strconv.Itoa(i))
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return err
@@ -176,6 +174,16 @@ func (o *options) byOthers(ctx context.Context, root string, pkgs []pkg, out []o
 		}
 	}
 	return nil
+}
+
+// alive are the mutants that nothing killed and that could be.
+func alive(out []outcome) (left []*mutant) {
+	for _, r := range out {
+		if !r.Killed && r.Reason == "" {
+			left = append(left, r.mutant)
+		}
+	}
+	return left
 }
 
 // sample draws n mutants and numbers them.

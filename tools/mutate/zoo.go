@@ -24,19 +24,13 @@ func (o *options) byZoo(ctx context.Context, root string, pkgs []pkg, out []outc
 	if o.Zoo == 0 {
 		return nil
 	}
-	var left []*mutant
-	for _, r := range out {
-		if !r.Killed && r.Reason == "" {
-			left = append(left, r.mutant)
-		}
-	}
 	tmp, err := os.MkdirTemp("", "gstore-mutate-*")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
 	binary := filepath.Join(tmp, "gstore")
-	if _, err = o.compile(ctx, root, tmp, binary, "./tools/gstore", pkgs, left, "build"); err != nil { // whom it refuses no case comes by
+	if _, err = o.compile(ctx, root, tmp, binary, "./tools/gstore", pkgs, alive(out), "build"); err != nil { // whom it refuses no case comes by
 		return err
 	}
 	run := func(c zoo.Case, env string) (bool, error) {
