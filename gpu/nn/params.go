@@ -51,6 +51,7 @@ type Params struct {
 	mem     gpu.Memory
 	dev     gpu.Device
 	sums    gpu.Memory // of gradients of several mini-batches; nil: see OpenSums
+	average gpu.Memory // of values over steps; nil: see OpenAverage
 	steps   int
 	settled bool
 }
@@ -286,7 +287,7 @@ func (p *Params) MeanGrads(q *gpu.Queue, total float32) {
 
 // Close frees the set's memory.
 func (p *Params) Close() (err error) {
-	for _, m := range []*gpu.Memory{&p.mem, &p.sums} {
+	for _, m := range []*gpu.Memory{&p.mem, &p.sums, &p.average} {
 		if *m != nil {
 			err = errors.Join(err, (*m).Free())
 			*m = nil

@@ -15,8 +15,9 @@ var savedRanges = [...]int{rangeValue, rangeM, rangeV, rangeBest}
 const stateHead = 16
 
 // SaveState returns everything that training goes on from: values, the
-// optimiser's moments, the values last kept and the number of steps. It is
-// little-endian: u64 steps, u64 floats a range, then the ranges.
+// optimiser's moments, the values last kept, averages if there are some, and
+// the number of steps. It is little-endian: u64 steps, u64 floats a range, then
+// the ranges.
 func (p *Params) SaveState(ctx context.Context, q *gpu.Queue) ([]byte, error) {
 	return p.SaveStateInto(ctx, q, nil)
 }
@@ -30,8 +31,8 @@ func (p *Params) SaveStateInto(ctx context.Context, q *gpu.Queue, out []byte) ([
 	}
 	binary.LittleEndian.PutUint64(out, uint64(p.steps))
 	binary.LittleEndian.PutUint64(out[8:], uint64(p.rows))
-	for i, r := range savedRanges {
-		q.Download(out[stateHead+4*i*p.rows:][:4*p.rows], p.whole(r))
+	for i, t := range p.saving() {
+		q.Download(out[stateHead+4*i*p.rows:][:4*p.rows], t)
 	}
 	if err := q.Sync(ctx); err != nil {
 		return nil, fmt.Errorf("nn: save the state of parameters: %w", err)
@@ -45,8 +46,8 @@ func (p *Params) LoadState(ctx context.Context, q *gpu.Queue, b []byte) error {
 		return fmt.Errorf("nn: load the state of parameters: %d bytes, expected %d: the model has other shapes", len(b), want)
 	}
 	p.steps = int(binary.LittleEndian.Uint64(b))
-	for i, r := range savedRanges {
-		q.Upload(p.whole(r), b[stateHead+4*i*p.rows:][:4*p.rows])
+	for i, t := range p.saving() {
+		q.Upload(t, b[stateHead+4*i*p.rows:][:4*p.rows])
 	}
 	if err := q.Sync(ctx); err != nil {
 		return fmt.Errorf("nn: load the state of parameters: %w", err)
@@ -54,8 +55,25 @@ func (p *Params) LoadState(ctx context.Context, q *gpu.Queue, b []byte) error {
 	return nil
 }
 
+// saving is what a state holds, in its order.
+func (p *Params) saving() (list []gpu.Tensor) {
+	for _, r := range savedRanges {
+		list = append(list, p.whole(r))
+	}
+	if p.average != nil {
+		list = append(list, p.averages())
+	}
+	return list
+}
+
 // stateBytes is the size of what SaveState writes.
-func (p *Params) stateBytes() int64 { return stateHead + 4*int64(len(savedRanges))*int64(p.rows) }
+func (p *Params) stateBytes() int64 {
+	n := len(savedRanges)
+	if p.average != nil {
+		n++
+	}
+	return stateHead + 4*int64(n)*int64(p.rows)
+}
 
 // Shape is the name and shape of a parameter, as model files say it.
 type Shape struct {

@@ -49,12 +49,13 @@ type part struct {
 	places     [][]uint32 // by feature of the type: their rows in it
 	categories [][]uint32 // by category: their numbers; of items last the numbers of their vectors
 	ages       []float32  // [rows × ageColumns] of a type with times
+	counts     []float32  // [rows × data.countColumns] of a type that others refer to
 }
 
 // extra is what the model reads of a batch beyond its blocks.
 type extra struct {
 	parts   []part    // by type
-	season  []float32 // [seeds × (seasonColumns and those of earlier targets)]
+	season  []float32 // [seeds × (seasonColumns, those of earlier targets and data.throughColumns)]
 	truth   truth
 	choice  choice // of a recommendation
 	dropout uint64
@@ -103,6 +104,7 @@ func (f *feed) fill(i int, b *batch) error {
 		} else {
 			b.season = f.d.past.append(b.season, e.row, min(e.moment, f.until))
 		}
+		b.season = f.d.appendThrough(b.season, e.row, min(e.moment, f.until))
 		if f.lists != nil {
 			b.truth.lists = append(b.truth.lists, f.lists[e.list])
 		}
@@ -151,7 +153,7 @@ func (d *data) emptyParts(b *batch) {
 	}
 	for t := range b.parts {
 		p := &b.parts[t]
-		p.at, p.ages = p.at[:0], p.ages[:0]
+		p.at, p.ages, p.counts = p.at[:0], p.ages[:0], p.counts[:0]
 		for k := range p.places {
 			p.places[k] = p.places[k][:0]
 		}
@@ -196,6 +198,7 @@ func (d *data) read(b *batch) error {
 		if d.timed[t] {
 			p.ages = appendAge(p.ages, float64(moment)-float64(at))
 		}
+		p.counts = d.appendCounts(p.counts, int(t), row, moment)
 	}
 	return nil
 }

@@ -21,9 +21,14 @@ type Config struct {
 	// refer to the entities', directly or through others; with a row more for each hop that leads to what is recommended.
 	Fanouts []int `json:"fanouts"`
 	Recent  *int  `json:"recent"` // of these the latest that have a mean of their own; default 4
-	// Past is whether the model reads earlier targets of the same entities, [pastRead] or [pastLeft]; default: it does where the task says
+	// Past is whether the model reads earlier targets of the same entities, [said] or [denied]; default: it does where the task says
 	// how long after a row its target is known, as timedelta.
-	Past      string   `json:"past,omitempty"`
+	Past string `json:"past,omitempty"`
+	// Counts is whether the model reads how many rows refer to each row, [said] or [denied]; default: it does.
+	Counts string `json:"counts,omitempty"`
+	// Average is whether the model that is validated and kept is an average of the parameters over steps, [said] or [denied]; default: it is
+	// where targets are numbers.
+	Average   string   `json:"average,omitempty"`
 	Hidden    int      `json:"hidden"`  // columns of states; default 64
 	Dropout   *float64 `json:"dropout"` // of hidden states; default .3, or .1 where rows are recommended
 	BatchSize int      `json:"batch_size"`
@@ -42,14 +47,20 @@ func (c *Config) Normalize() error {
 	return store.Invalid(t.Check(c))
 }
 
-// Words of [Config].Past.
+// Words of [Config].Past, Counts and Average.
 const (
-	pastRead = "yes"
-	pastLeft = "no"
+	said   = "yes"
+	denied = "no"
 )
 
 // ReadsPast reports whether the model reads earlier targets, of a configuration that fits a task.
-func (c *Config) ReadsPast() bool { return c.Past == pastRead }
+func (c *Config) ReadsPast() bool { return c.Past == said }
+
+// counts reports whether the model reads how many rows refer to each.
+func (c *Config) counts() bool { return c.Counts == said }
+
+// averages reports whether parameters are averaged over steps.
+func (c *Config) averages() bool { return c.Average == said }
 
 // checkPast refuses to read earlier targets that are not known when, or are none that a model reads.
 func (c *Config) checkPast(t *database.Task) error {
@@ -72,9 +83,18 @@ func (c *Config) fit(m *store.Manifest, t *database.Task, rows int) {
 		}
 	}
 	if c.Past == "" {
-		c.Past = pastLeft
+		c.Past = denied
 		if t.Window > 0 && pastWidth(t) > 0 && rows <= pastRowsMost {
-			c.Past = pastRead
+			c.Past = said
+		}
+	}
+	if c.Counts == "" {
+		c.Counts = said
+	}
+	if c.Average == "" {
+		c.Average = denied
+		if t.Kind == database.Regression { // errors become smaller; what is ranked by scores is ranked no better
+			c.Average = said
 		}
 	}
 	if len(c.Fanouts) > 0 {
@@ -162,7 +182,17 @@ func modelOptions() []option {
 		{
 			Field: func(c *Config) any { return &c.Past }, Group: options.Model, Level: options.Experimental,
 			Help:      "read earlier targets of the same entities: those whose windows have ended by a seed's moment",
-			Otherwise: "yes where the task's manifest says timedelta", Values: options.Words(pastRead, pastLeft),
+			Otherwise: "yes where the task's manifest says timedelta", Values: options.Words(said, denied),
+		},
+		{
+			Field: func(c *Config) any { return &c.Counts }, Group: options.Model, Level: options.Experimental,
+			Help:      "read how many rows refer to each row, in all and lately, which means over those that are sampled do not tell",
+			Otherwise: said, Values: options.Words(said, denied),
+		},
+		{
+			Field: func(c *Config) any { return &c.Average }, Group: options.Model, Level: options.Experimental,
+			Help:      "validate and keep the model's average over about the last tenth of the steps so far, and not the last step's model",
+			Otherwise: "yes of numbers", Values: options.Words(said, denied),
 		},
 		{
 			Field: func(c *Config) any { return &c.Hidden }, Group: options.Model,

@@ -39,6 +39,8 @@ type data struct {
 	groups  [][]int  // by type: its categories
 	values  []int    // of each of mb.Features: a category's vectors, counted from 0; 0 of others
 	timed   []bool   // by type: its rows have times
+	counted [][]int  // by type: relations by which rows refer to its rows, which are counted; nil: none are
+	through [][2]int // of seeds: pairs of relations by which rows refer to rows that refer to them, which are counted
 	items   *items   // what is recommended, if a vector is learned of each; else nil
 	past    *past    // earlier targets; nil: the model reads none
 	names   []string
@@ -116,7 +118,7 @@ func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config, u u
 	if !it.Next() {
 		return nil, it.Err()
 	}
-	d, err := newData(ctx, st, it.MacroBatch(), cfg.Threads)
+	d, err := newData(ctx, st, it.MacroBatch(), cfg, u.entity)
 	if err != nil {
 		return nil, err
 	}
@@ -150,9 +152,9 @@ func check(m *store.Manifest) error {
 }
 
 // newData puts together what is known of the rows of a macro-batch that holds the whole graph.
-func newData(ctx context.Context, st *store.Store, mb *buffer.MacroBatch, threads int) (*data, error) {
+func newData(ctx context.Context, st *store.Store, mb *buffer.MacroBatch, cfg *Config, entity string) (*data, error) {
 	m := st.Manifest()
-	d := describe(m)
+	d := describe(m, cfg, entity)
 	d.mb, d.types = mb, make([]uint16, mb.Rows)
 	times := make([]int64, mb.Rows)
 	for i := range times {
@@ -187,15 +189,18 @@ func newData(ctx context.Context, st *store.Store, mb *buffer.MacroBatch, thread
 		}
 	}
 	var err error
-	d.graph, err = asof.NewGraph(mb, times, len(m.Schema.Relations), threads)
+	d.graph, err = asof.NewGraph(mb, times, len(m.Schema.Relations), cfg.Threads)
 	return d, err
 }
 
-// describe says which columns each type has.
-func describe(m *store.Manifest) *data {
+// describe says what a model by cfg reads of the rows of each type, of trees whose seeds are of one, entity.
+func describe(m *store.Manifest, cfg *Config, entity string) *data {
 	d := &data{}
 	for _, t := range m.Schema.NodeTypes {
 		d.names, d.timed = append(d.names, t.Name), append(d.timed, m.RowTime(t.Name) != nil)
+	}
+	if cfg.counts() {
+		d.countRelations(m, entity)
 	}
 	d.columns, d.groups = make([][]int, len(d.names)), make([][]int, len(d.names))
 	for i, name := range features(m) {

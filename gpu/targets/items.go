@@ -156,7 +156,8 @@ func (x *items) known(item uint32, moment int64) bool {
 	return !x.d.timed[x.kind] || x.d.graph == nil || x.d.graph.Time(x.rows[item]) <= moment
 }
 
-// readItems finds what the model reads of a batch's items, behind its rows. How old they are is not among it: that hangs on the seed.
+// readItems finds what the model reads of a batch's items, behind its rows. How old they are, and how many rows refer to them,
+// is not among it: that hangs on the seed.
 func (x *items) readItems(b *batch) {
 	c := &b.choice
 	c.baseRows = len(b.Input)
@@ -166,6 +167,7 @@ func (x *items) readItems(b *batch) {
 		if x.d.timed[x.kind] {
 			p.ages = append(p.ages, make([]float32, ageColumns)...)
 		}
+		p.counts = append(p.counts, make([]float32, x.d.countColumns(x.kind))...)
 	}
 }
 

@@ -70,7 +70,7 @@ func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, 
 		a.HoldHeap(holdsItems, int64(u.kind.items)*int64(4*cfg.Hidden+5*4+8+16+64))
 	}
 	dev := meter.New(info)
-	d := describe(m)
+	d := describe(m, cfg, u.entity)
 	if u.kind.past > 0 {
 		d.past = &past{width: u.kind.past}
 	}
@@ -91,6 +91,16 @@ func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, 
 	}
 	defer func() { err = errors.Join(err, model.close()) }()
 	values := (model.params.Bytes() + model.gnn.Params().Bytes()) / 5
+	copies := u.saved + values
+	if u.train {
+		copies = 5 * values // a checkpoint's state, and the model's file
+		if cfg.averages() {
+			copies += values
+		}
+		if err := model.openAverage(); err != nil {
+			return a, err
+		}
+	}
 	held := dev.Bytes()
 	model.arena.Bound(math.MaxInt64 / 2) // one chunk: tensors are counted, not chunks
 	b, err := d.largest(m, cfg, u.entity, most)
@@ -118,10 +128,6 @@ func forecast(ctx context.Context, st *store.Store, info gpu.Info, cfg *Config, 
 		a.Hold(holdsBatch, model.arena.Peak(), false)
 	}
 	a.HoldHeap(holdsSampled, d.batchBytes(b))
-	copies := u.saved + values
-	if u.train {
-		copies = 5 * values
-	}
 	a.HoldHeap(holdsCopy, copies)
 	return a, nil
 }
@@ -192,10 +198,11 @@ func (d *data) largest(m *store.Manifest, cfg *Config, entity string, most []int
 		if d.timed[t] {
 			p.ages = appendAge(p.ages, 0)
 		}
+		p.counts = append(p.counts, make([]float32, d.countColumns(t))...)
 	}
 	for range cfg.BatchSize {
 		b.season, b.truth.targets, b.truth.lists = appendSeason(b.season, 0), append(b.truth.targets, 0), append(b.truth.lists, nil)
-		b.season = d.past.appendNone(b.season)
+		b.season = append(d.past.appendNone(b.season), make([]float32, d.throughColumns())...)
 	}
 	return b, nil
 }
@@ -221,7 +228,7 @@ func (d *data) batchBytes(b *batch) int64 {
 		n += 4*int64(len(k.Indptr)) + (6+40)*int64(len(k.Indices))
 	}
 	for _, p := range b.parts {
-		n += 4 * int64(len(p.at)*(1+len(p.places)+len(p.categories))+len(p.ages))
+		n += 4 * int64(len(p.at)*(1+len(p.places)+len(p.categories))+len(p.ages)+len(p.counts))
 	}
 	return 2 * n
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/gstore/gstore/sampler/keyed"
 )
 
-// encoder brings the rows of one table to states of one width: relu(P·[x, age] + Σ_k V_k[c_k] + b), with x the table's features side by side,
+// encoder brings the rows of one table to states of one width: relu(P·[x, age, counts] + Σ_k V_k[c_k] + b), with x the table's features side by side,
 // c_k its categories, of which 0 is none, and V_k[0] = 0.
 type encoder struct {
 	in           int // columns of x
@@ -23,9 +23,9 @@ type encoder struct {
 
 // model scores an entity at a moment: z is the state of its row after the layers of gnn over the states of its tree's rows, and
 //
-//	score = w₂·relu(W₁·z + S·[season, past] + b₁) + b₂
+//	score = w₂·relu(W₁·z + S·[season, past, through] + b₁) + b₂
 //
-// with the season of the moment and what earlier targets of the entity were ([past]). What becomes of scores hangs on the targets' kind.
+// with the season of the moment, what earlier targets of the entity were ([past]) and how many rows refer to those that refer to it. What becomes of scores hangs on the targets' kind.
 type model struct {
 	cfg      *Config
 	d        *data
@@ -90,6 +90,7 @@ func newModel(ctx context.Context, dev gpu.Device, cfg *Config, d *data, k kind,
 		if d.timed[t] {
 			in += ageColumns
 		}
+		in += d.countColumns(t)
 		if in > 0 {
 			e.weight = m.params.Add("encoder."+name, in, h, uniform(in))
 		}
@@ -102,7 +103,7 @@ func newModel(ctx context.Context, dev gpu.Device, cfg *Config, d *data, k kind,
 		}
 		m.encoders = append(m.encoders, e)
 	}
-	moment := seasonColumns + pastColumns(k.past)
+	moment := seasonColumns + pastColumns(k.past) + d.throughColumns()
 	m.season = m.params.Add("head.season", moment, h, uniform(moment))
 	m.w1, m.b1 = m.params.Add("head.weight", h, h, uniform(h)), m.params.Add("head.bias", 1, h, zero)
 	m.w2, m.b2 = m.params.Add("score.weight", h, k.outputs(), uniform(h)), m.params.Add("score.bias", 1, k.outputs(), zero)
@@ -197,6 +198,14 @@ func (m *model) encode(p *pass, x *extra, states gpu.Tensor) {
 					q.Upload(ages, blocks.Bytes(part.ages))
 					q.Copy(y.x.View(0, at, n, ageColumns), ages)
 				}
+				at += ageColumns
+			}
+			if wide := m.d.countColumns(t); wide > 0 {
+				counts := a.Matrix(q, n, wide)
+				if q.Err() == nil {
+					q.Upload(counts, blocks.Bytes(part.counts))
+					q.Copy(y.x.View(0, at, n, wide), counts)
+				}
 			}
 			q.Gemm(gpu.GemmOptions{}, y.x, e.weight.Value, y.y)
 		}
@@ -287,11 +296,35 @@ func (m *model) diverged(loss float64) error {
 	return nil
 }
 
+// sets are all parameters: those of encoders and head, and those of the layers.
+func (m *model) sets() []*nn.Params { return []*nn.Params{m.params, m.gnn.Params()} }
+
 // adamStep moves all parameters.
 func (m *model) adamStep() {
-	m.params.Adam(m.q, m.params.Step(m.adam))
-	g := m.gnn.Params()
-	g.Adam(m.q, g.Step(m.adam))
+	for _, p := range m.sets() {
+		if p.Adam(m.q, p.Step(m.adam)); m.cfg.averages() {
+			p.Average(m.q)
+		}
+	}
+}
+
+// openAverage makes room for the averages of a model that is trained, if there are to be some.
+func (m *model) openAverage() (err error) {
+	for _, p := range m.sets() {
+		if m.cfg.averages() {
+			err = errors.Join(err, p.OpenAverage())
+		}
+	}
+	return err
+}
+
+// swapAverage exchanges all parameters and their averages, if there are some.
+func (m *model) swapAverage() {
+	for _, p := range m.sets() {
+		if m.cfg.averages() {
+			p.SwapAverage(m.q)
+		}
+	}
 }
 
 // backward sets the gradients of all parameters, which are zero, from that of the scores and that of the states of items, if there are some.

@@ -171,6 +171,7 @@ func TestRunsAreEqualToTheBit(t *testing.T) {
 	runsAreEqual(t, dir, "again")
 	runsAreEqual(t, dir, "labels")
 	runsAreEqual(t, dir, "mood")
+	runsAreEqual(t, dir, "sum") // averaged over steps
 	runsAreEqual(t, tastes(t, 60), "items")
 }
 

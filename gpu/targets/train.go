@@ -1,6 +1,7 @@
 package targets
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,8 +85,8 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	if cfg.Resume && hooks.Resume != nil {
 		hooks.Resume(state != nil, at.Epoch, at.Place.Step, at.Place.Batch)
 	}
-	if state != nil && cfg.Past == "" { // a run of before earlier targets were read
-		cfg.Past = pastLeft
+	if state != nil { // a run of before these were there
+		cfg.Past, cfg.Counts, cfg.Average = cmp.Or(cfg.Past, denied), cmp.Or(cfg.Counts, denied), cmp.Or(cfg.Average, denied)
 	}
 	watch := run.Watch()
 	tables, u, err := begin(ctx, st.Manifest(), &cfg)
@@ -216,6 +217,9 @@ func (t *task) run(ctx context.Context, st *store.Store, dev gpu.Device, o *open
 	}
 	defer func() { err = errors.Join(err, t.model.close()) }()
 	m := t.model
+	if err := m.openAverage(); err != nil {
+		return err
+	}
 	t.Keep = m.keep
 	m.arena.Bound(o.batch)
 	if state != nil {
@@ -232,8 +236,9 @@ func (t *task) run(ctx context.Context, st *store.Store, dev gpu.Device, o *open
 	if err := r.Train(ctx); err != nil {
 		return err
 	}
-	m.params.Restore(m.q)
-	m.gnn.Params().Restore(m.q)
+	for _, p := range m.sets() {
+		p.Restore(m.q)
+	}
 	sum.DivergedEpoch = r.Diverged
 	if sum.Test, _, err = t.score(ctx, t.test, []float32{sum.Share}); err != nil {
 		return err
@@ -348,6 +353,8 @@ func (m *model) all(ctx context.Context, d *data, s *asof.Sampler, part []exampl
 // Validate implements [run.Task]: every epoch is validated, and the one of the best score is the best.
 func (t *task) Validate(ctx context.Context, _ *run.Epoch) error {
 	sum, r, m := &t.At.Summary, &t.Record, t.model
+	m.swapAverage()
+	defer m.swapAverage() // after an error too: a checkpoint may follow
 	var err error
 	var share float32
 	if r.Valid, share, err = t.score(ctx, t.valid, shares); err != nil {
@@ -355,8 +362,9 @@ func (t *task) Validate(ctx context.Context, _ *run.Epoch) error {
 	}
 	if sum.BestEpoch == 0 || t.kind.better(&r.Valid, &sum.Valid) {
 		r.Best, sum.BestEpoch, sum.Valid, sum.Share, t.rule.Best = true, r.Epoch, r.Valid, share, r.Epoch
-		m.params.Keep(m.q)
-		m.gnn.Params().Keep(m.q)
+		for _, p := range m.sets() {
+			p.Keep(m.q)
+		}
 		if err := m.q.Sync(ctx); err != nil {
 			return err
 		}

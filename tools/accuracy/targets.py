@@ -1,9 +1,10 @@
-"""Scores of targets of rows, with and without earlier targets of the same entities.
+"""Scores of targets of rows, with and without an option that is on unasked.
 
-    python3 tools/accuracy/past.py GSTORE STORE TASK... [--seeds 3] [-- FLAG...]
+    python3 tools/accuracy/targets.py past|counts|average GSTORE STORE TASK... [--seeds 3] [-- FLAG...]
 
-Each TASK is the folder of a training table whose manifest says timedelta, and is trained on a copy of STORE with the
-default recipe and FLAGs. The models are those of the epochs that are best by validation.
+past are earlier targets of the same entities, counts how many rows refer to each row, average the model's average over
+steps. Each TASK is the folder of a training table, for past one whose manifest says timedelta, and is trained on a
+copy of STORE with the default recipe and FLAGs. The models are those of the epochs that are best by validation.
 """
 
 import argparse
@@ -16,8 +17,8 @@ import sys
 import tempfile
 
 
-def train(gstore, store, task, past, seed, flags):
-    line = [gstore, "train", store, "--targets", task, "--x", f"past={past}", "--seed", str(seed), "--json", *flags]
+def train(gstore, store, task, option, seed, flags):
+    line = [gstore, "train", store, "--targets", task, "--x", option, "--seed", str(seed), "--json", *flags]
     run = subprocess.run(line, check=True, capture_output=True, text=True)
     (summary,) = (e for e in map(json.loads, run.stdout.splitlines()) if e.get("event") == "summary")
     return summary
@@ -29,6 +30,7 @@ def main():
         at = own.index("--")
         own, flags = own[:at], own[at + 1 :]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("option", choices=("past", "counts", "average"))
     parser.add_argument("gstore")
     parser.add_argument("store")
     parser.add_argument("tasks", nargs="+")
@@ -38,12 +40,12 @@ def main():
         store = pathlib.Path(folder) / "copy.gstore"
         shutil.copytree(o.store, store)
         for task in o.tasks:
-            for past in ("no", "yes"):
-                runs = [train(o.gstore, store, task, past, seed, flags) for seed in range(o.seeds)]
-                measure = next(m for m in ("mae", "roc_auc", "accuracy", "average_precision") if m in runs[0]["test"])
+            for option in (f"{o.option}=no", f"{o.option}=yes"):
+                runs = [train(o.gstore, store, task, option, seed, flags) for seed in range(o.seeds)]
+                measure = next(m for m in ("mae", "roc_auc", "accuracy", "average_precision", "map_at_k") if m in runs[0]["test"])
                 valid, test = ([run[part][measure] for run in runs] for part in ("valid", "test"))
                 each = ", ".join(f"{x:.4f}" for x in test)
-                print(f"{runs[0]['task']}, past={past}: {measure} valid {statistics.mean(valid):.4f}, "
+                print(f"{runs[0]['task']}, {option}: {measure} valid {statistics.mean(valid):.4f}, "
                       f"test {statistics.mean(test):.4f} ({each})", flush=True)
 
 
