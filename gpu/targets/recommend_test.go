@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/database"
 )
 
 // tastes writes a database of users who buy and listen. Users of a taste, which no column says, buy items of it and none twice; and each
@@ -116,7 +117,11 @@ func TestRecommendations(t *testing.T) {
 	if s := c.Summary; s.Test.MAP < .8 || s.Test.MAP < s.TestConstant.MAP+.3 {
 		t.Errorf("songs that come again: %+v", s)
 	}
-	test, err := c.Task.ReadFile(t.Context(), filepath.Join(dir, "tasks", "songs", "test.csv"), true)
+	task, err := database.OpenTask(nil, filepath.Join(dir, "tasks", "songs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	test, err := task.Read(t.Context(), "test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/database"
 	"github.com/gstore/gstore/store/ingest/ingesttest"
 )
 
@@ -222,7 +223,11 @@ func TestPredictionsAreTheTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	test, err := again.Task.ReadFile(t.Context(), filepath.Join(dir, "tasks", "sum", "test.csv"), true)
+	task, err := database.OpenTask(nil, filepath.Join(dir, "tasks", "sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	test, err := task.Read(t.Context(), "test")
 	if err != nil {
 		t.Fatal(err)
 	}

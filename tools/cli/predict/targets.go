@@ -186,7 +186,7 @@ func (p *prediction) askedRows(ctx context.Context, task *database.Task) (asked 
 	}
 	asked = &database.Targets{}
 	if p.rows != "" {
-		if asked, err = task.ReadFile(ctx, p.rows, false); err != nil {
+		if asked, err = task.ReadFile(ctx, p.rows); err != nil {
 			return nil, err
 		}
 	}

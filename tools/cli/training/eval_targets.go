@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -57,6 +58,9 @@ func evalTargets(ctx context.Context, e *command.Env, st *store.Store, path, whi
 	e.Event("summary", f)
 	if e.JSON {
 		return nil
+	}
+	if len(list) == 0 {
+		fmt.Fprintf(e.Stdout, "no row of part %s has a target\n", strings.Join(o.splits, " or "))
 	}
 	fmt.Fprintf(e.Told(), "%s, version %d; model: %s\n", cp.Task.Name, st.Manifest().Version, which)
 	for _, x := range list {

@@ -246,8 +246,11 @@ func targetsEnd(s *targets.Summary) metrics.End {
 	return m
 }
 
-// judgedBy is what targets of a kind are judged by.
+// judgedBy is what targets of a kind are judged by; nil: there are none.
 func judgedBy(kind string, s *targets.Score) *float64 {
+	if s.Rows == 0 {
+		return nil
+	}
 	return metrics.Number(*ofKind(kind, &s.AUC, &s.Accuracy, &s.AP, &s.MAP, &s.MAE))
 }
 

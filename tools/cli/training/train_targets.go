@@ -97,8 +97,13 @@ func runTrainTargets(ctx context.Context, e *command.Env, st *store.Store, dir s
 		return nil
 	}
 	printFinished(e, saved.Finished, len(s.EpochSeconds))
-	fmt.Fprintln(e.Stdout, e.Strong(fmt.Sprintf("test of %s, protocol %s, model of epoch %d: %s", s.Task, s.Protocol, s.BestEpoch, scoreText(s.Kind, s.Test))))
-	fmt.Fprint(e.Stdout, baselinesText(s.Kind, s.TestConstant, s.TestLast))
+	part, score, constant, last := "test", s.Test, s.TestConstant, s.TestLast
+	if score.Rows == 0 {
+		fmt.Fprintln(e.Stdout, "no row of part test has a target: the model is not tested")
+		part, score, constant, last = "validation", s.Valid, s.ValidConstant, s.ValidLast
+	}
+	fmt.Fprintln(e.Stdout, e.Strong(fmt.Sprintf("%s of %s, protocol %s, model of epoch %d: %s", part, s.Task, s.Protocol, s.BestEpoch, scoreText(s.Kind, score))))
+	fmt.Fprint(e.Stdout, baselinesText(s.Kind, constant, last))
 	fmt.Fprintf(e.Told(), "model: %s\n", saved.Path)
 	fmt.Fprintf(e.Told(), "%d sampled rows were none later than what they were sampled for; %.1f s (%.1f CPU s), %s peak memory; %s, %s\n",
 		s.CheckedRows, s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), s.Device, s.IOEngine)

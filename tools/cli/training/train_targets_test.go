@@ -3,6 +3,7 @@ package training_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -141,6 +142,22 @@ func TestTrainTargets(t *testing.T) {
 	} {
 		if code, _, stderr := clitest.Run(t, strings.Fields(args)...); code == cli.ExitOK || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %s, expected %q", args, code, stderr, want)
+		}
+	}
+	for k, rows := range [][]byte{[]byte("date,user_id\n2024-12-01,3\n"), nil} { // of test nothing is known yet, or there is no table
+		if clitest.Put(t, dir, map[string][]byte{"task/test.csv": rows}); rows == nil {
+			if err := os.Remove(at("task/test.csv")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out := run("train", store, "--targets", at("task"), "--epochs", "1", "--hidden", "8"); !strings.Contains(out, "no row of part test has a target") || !strings.Contains(out, "\nvalidation of buys, ") {
+			t.Errorf("without targets of part test training says %s", out)
+		}
+		if m := readMetrics(t, filepath.Join(store, "runs", fmt.Sprintf("%d.jsonl", 2+k))); m.End == nil || m.End.TestAUC != nil || m.End.ValidAUC == nil {
+			t.Errorf("without targets of part test measurements are %+v", m.End)
+		}
+		if out := run("eval", store, "--splits", "test"); !strings.Contains(out, "no row of part test has a target") {
+			t.Errorf("without targets of part test eval says %s", out)
 		}
 	}
 }

@@ -166,7 +166,8 @@ const recommended = 10
 // partNames are what the tables of parts are called.
 var partNames = map[string][]string{"train": {"train"}, "valid": {"val", "valid"}, "test": {"test"}}
 
-// Read reads the table of a part: train, valid or test. An entity or a time that is missing is an error, a target is not.
+// Read reads the table of a part: train, valid or test. An entity or a time that is missing is an error, a target is not. Of test there may be
+// no table, or one without the column of targets: nothing is known of it yet.
 func (t *Task) Read(ctx context.Context, part string) (*Targets, error) {
 	if len(t.Queries) > 0 {
 		return t.ask(ctx, part)
@@ -174,16 +175,28 @@ func (t *Task) Read(ctx context.Context, part string) (*Targets, error) {
 	for _, name := range partNames[part] {
 		for _, suffix := range tableSuffixes {
 			if path := t.fs.PathJoin(t.dir, name+suffix); files.IsFile(t.fs, path) {
-				return t.ReadFile(ctx, path, true)
+				return t.readFile(ctx, path, training(part))
 			}
 		}
+	}
+	if part == "test" {
+		return &Targets{}, nil
 	}
 	return nil, ingest.Inputf(t.dir, "no table of part %s: expected %s.parquet, .csv or .tsv", part, strings.Join(partNames[part], " or "))
 }
 
-// ReadFile reads a table of entities, with times if it must have them or has them; those that it lacks are math.MaxInt64. Of one that need not
-// have them targets are not read.
-func (t *Task) ReadFile(ctx context.Context, path string, training bool) (*Targets, error) {
+// needs are the columns that a table has beside its entities.
+type needs struct{ times, targets bool }
+
+// training are the needs of a part of the training table.
+func training(part string) needs { return needs{times: true, targets: part != "test"} }
+
+// ReadFile reads a table of entities that are asked about, with times if it has them; those that it lacks are math.MaxInt64. Targets are not read.
+func (t *Task) ReadFile(ctx context.Context, path string) (*Targets, error) {
+	return t.readFile(ctx, path, needs{})
+}
+
+func (t *Task) readFile(ctx context.Context, path string, n needs) (*Targets, error) {
 	if t.fs == nil { // of a model that was saved
 		t.fs = vfs.Default
 	}
@@ -197,7 +210,7 @@ func (t *Task) ReadFile(ctx context.Context, path string, training bool) (*Targe
 	if err != nil {
 		return nil, err
 	}
-	return t.read(ctx, in, training)
+	return t.read(ctx, in, n)
 }
 
 // ask reads what the query of a part answers.
@@ -207,16 +220,19 @@ func (t *Task) ask(ctx context.Context, part string) (*Targets, error) {
 		switch {
 		case !ok:
 		case postgres.Is(t.Source):
-			return t.askServer(ctx, name, query)
+			return t.askServer(ctx, name, query, training(part))
 		default:
-			return t.askFile(ctx, name, query)
+			return t.askFile(ctx, name, query, training(part))
 		}
+	}
+	if part == "test" {
+		return &Targets{}, nil
 	}
 	return nil, ingest.Inputf(t.dir, "queries: has none of part %s, expected one called %s", part, strings.Join(partNames[part], " or "))
 }
 
 // askFile asks an SQLite file.
-func (t *Task) askFile(ctx context.Context, name, query string) (_ *Targets, err error) {
+func (t *Task) askFile(ctx context.Context, name, query string, n needs) (_ *Targets, err error) {
 	path := t.Source
 	if !filepath.IsAbs(path) {
 		path = t.fs.PathJoin(t.dir, path)
@@ -233,11 +249,11 @@ func (t *Task) askFile(ctx context.Context, name, query string) (_ *Targets, err
 	if err != nil {
 		return nil, err
 	}
-	return t.read(ctx, in, true)
+	return t.read(ctx, in, n)
 }
 
 // askServer asks a PostgreSQL server, whose answer is copied to a file first, as its tables are.
-func (t *Task) askServer(ctx context.Context, name, query string) (_ *Targets, err error) {
+func (t *Task) askServer(ctx context.Context, name, query string, n needs) (_ *Targets, err error) {
 	db, err := postgres.Open(ctx, t.Source)
 	if err != nil {
 		return nil, err
@@ -260,17 +276,17 @@ func (t *Task) askServer(ctx context.Context, name, query string) (_ *Targets, e
 	if err != nil {
 		return nil, err
 	}
-	return t.read(ctx, in, true)
+	return t.read(ctx, in, n)
 }
 
-// read reads a table of entities, see [Task.ReadFile].
-func (t *Task) read(ctx context.Context, in table.Table, training bool) (*Targets, error) {
+// read reads a table of entities: targets if times are needed and it has some.
+func (t *Task) read(ctx context.Context, in table.Table, n needs) (*Targets, error) {
 	cols := in.Columns()
 	place := func(name string) int {
 		return slices.IndexFunc(cols, func(c table.Column) bool { return c.Name == name })
 	}
 	entity, at, target := place(t.Entity), place(t.Time), place(t.Target)
-	if entity < 0 || training && (at < 0 || target < 0) {
+	if entity < 0 || n.times && at < 0 || n.targets && target < 0 {
 		return nil, ingest.Inputf(in.Where(), "columns %q, expected %q, %q and %q", table.ColumnNames(cols), t.Entity, t.Time, t.Target)
 	}
 	want := []table.Want{{At: entity}}
@@ -281,7 +297,8 @@ func (t *Task) read(ctx context.Context, in table.Table, training bool) (*Target
 			want[1].Elem = blocks.Int64
 		}
 	}
-	if training {
+	told := n.times && target >= 0
+	if told {
 		w := table.Want{At: target, Elem: blocks.Float64}
 		if t.words() {
 			w.Elem = blocks.Invalid
@@ -311,16 +328,18 @@ func (t *Task) read(ctx context.Context, in table.Table, training bool) (*Target
 			}
 			value := math.NaN()
 			switch {
-			case training && t.words():
+			case told && t.words():
 				words, ok := t.wordsOf(r, target, b.Text[2].At(i))
 				if out.Words = append(out.Words, words); ok {
 					value = 0
 				}
-			case training:
+			case told:
 				value = math.Float64frombits(binary.LittleEndian.Uint64(b.Numbers[2][8*i:]))
 				if t.Kind == Binary && value != 0 && value != 1 && !math.IsNaN(value) {
 					return ingest.Inputf(b.At.Of(i), "target %v of %q, expected 0 or 1", value, t.Target)
 				}
+			case n.times && t.words():
+				out.Words = append(out.Words, nil)
 			}
 			out.Keys, out.Times, out.Values = append(out.Keys, string(id)), append(out.Times, moment), append(out.Values, value)
 		}
