@@ -3,7 +3,6 @@ package layouts
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store/ingest"
@@ -54,7 +53,7 @@ func (s *hgb) openLinks() error {
 	if err != nil {
 		return err
 	}
-	about := s.info("link.dat", "link type")
+	about, taken := s.info("link.dat", "link type"), map[string]bool{}
 	for k, ends := range s.links {
 		name := fmt.Sprint(k)
 		if ends[0] < 0 { // a number that no edge has
@@ -66,9 +65,10 @@ func (s *hgb) openLinks() error {
 			}
 		}
 		name = s.types[ends[0]].name + ":" + name + ":" + s.types[ends[1]].name
-		if slices.Contains(s.Desc.Relations, name) {
+		if taken[name] {
 			name += fmt.Sprintf(" (%d)", k)
 		}
+		taken[name] = true
 		s.Desc.Relations = append(s.Desc.Relations, name)
 	}
 	if s.Desc.HasRelation = s.hasRelation(); weighted {
