@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
@@ -95,6 +96,7 @@ func TestAreas(t *testing.T) {
 // TestRareClass: where one of two classes is so rare that a model which never finds it is accurate, a run of no given length goes on, and takes an
 // epoch that finds some; the same one whatever the plan. A run on classes that are not rare goes by accuracy.
 func TestRareClass(t *testing.T) {
+	race.SkipArithmetic(t)
 	g := storetest.Random(storetest.Options{Nodes: 3000, Edges: 12000, Partitions: 6})
 	g.Classes = 2
 	for i, l := range g.Labels {

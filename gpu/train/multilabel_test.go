@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/gpu/train/baseline"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
@@ -67,6 +68,7 @@ func labelsGraph(nodes int) *storetest.Graph {
 // and after a run was broken off; the metrics are those of what predictions say; the best constant answer and the model without edges
 // stand beside them.
 func TestSeveralLabels(t *testing.T) {
+	race.SkipArithmetic(t)
 	g, little := labelsGraph(900), .1
 	dir := storetest.Create(t, g)
 	base := config.Config{Model: "sage", Hidden: 32, BatchSize: 50, Epochs: 40, LR: .02, Threads: 1, Layers: 2, Fanouts: []int{8, 8}, Dropout: &little, Seed: 4, Plan: "memory"}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/npy"
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/gpu/train/planning"
 	"github.com/gstore/gstore/sampler/macro"
@@ -210,6 +211,7 @@ func TestVectorTableRefused(t *testing.T) {
 // TestVectorsChosen: a budget in which vectors do not fit as parameters has them in a table unasked, one in which they do as parameters;
 // where they are to be parameters it is refused.
 func TestVectorsChosen(t *testing.T) {
+	race.SkipArithmetic(t)
 	const users, items = 300_000, 1000
 	in := t.TempDir()
 	save := func(path string, elem blocks.ElemType, b []byte, shape ...uint64) {

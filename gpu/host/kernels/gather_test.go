@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/race"
 )
 
 var rowTypes = []blocks.ElemType{blocks.Float32, blocks.Float16, blocks.BFloat16, blocks.Int8}
@@ -109,6 +110,7 @@ func randomGraph(r *rand.Rand, dst, src, deg int) CSR {
 }
 
 func TestAggregate(t *testing.T) {
+	race.SkipArithmetic(t)
 	for _, typ := range rowTypes {
 		for _, dim := range []int{0, 1, 8, 15, 17, 64, 100, 128, 256, 400, 772} {
 			for _, dst := range []int{0, 1, 35} {
