@@ -49,12 +49,16 @@ func (n *tally) append(out []float32) []float32 {
 	return out
 }
 
+// countedMost bounds the relations, and the pairs of them, by which rows are counted: those behind the first are not. Each is [tallyColumns] of
+// an encoder's input.
+const countedMost = 64
+
 // countRelations says which relations are counted: by type those that refer to its rows, and of seeds of a table pairs of one that refers
 // to them and one that refers to its rows.
 func (d *data) countRelations(m *store.Manifest, table string) {
 	d.counted = make([][]int, len(d.names))
 	for r := range m.Schema.Relations {
-		if _, to, ok := m.Schema.Ends(store.RelationID(r)); ok {
+		if _, to, ok := m.Schema.Ends(store.RelationID(r)); ok && len(d.counted[to]) < countedMost {
 			d.counted[to] = append(d.counted[to], r)
 		}
 	}
@@ -63,7 +67,7 @@ func (d *data) countRelations(m *store.Manifest, table string) {
 		if !ok || d.names[to] != table {
 			continue
 		}
-		for _, s := range d.counted[from] {
+		for _, s := range d.counted[from][:min(len(d.counted[from]), countedMost-len(d.through))] {
 			d.through = append(d.through, [2]int{r, s})
 		}
 	}

@@ -15,6 +15,21 @@ import (
 	"github.com/gstore/gstore/store/ingest/ingesttest"
 )
 
+// TestCountsAreBounded: of tables that many others refer to not all of them are counted.
+func TestCountsAreBounded(t *testing.T) {
+	m := &store.Manifest{Schema: store.Schema{NodeTypes: []store.NodeType{{Name: "a"}, {Name: "b"}}}}
+	for r := range 100 {
+		m.Schema.Relations = append(m.Schema.Relations, store.Relation{Name: fmt.Sprintf("b:to%d:a", r)}, store.Relation{Name: fmt.Sprintf("a:of%d:b", r)})
+	}
+	d := describe(m, &Config{Counts: said}, "a")
+	if len(d.counted[0]) != countedMost || len(d.counted[1]) != countedMost || len(d.through) != countedMost {
+		t.Errorf("%d and %d relations and %d pairs are counted, expected %d of each", len(d.counted[0]), len(d.counted[1]), len(d.through), countedMost)
+	}
+	if d := describe(m, &Config{}, "a"); d.counted != nil || d.through != nil {
+		t.Error("a model of before counts rows")
+	}
+}
+
 // TestCounts: how many books an author has at a moment, and how many reviews those have, are counted as from the tables; a row that comes
 // later, if by a second, is none.
 func TestCounts(t *testing.T) {
