@@ -27,12 +27,14 @@ func patientRun(plan string) link.Config {
 // A run without a number of epochs goes back to the best one at the full learning rate, and ends as a run of the epochs that it says then
 // does, to the bit, in memory and out of core, also where it is broken off after any mini-batch, and begun again where it went back.
 func TestPatience(t *testing.T) {
-	race.SkipArithmetic(t)
 	for _, x := range []struct {
 		plan  string
 		never bool
 		epoch int // the best from the 7th on, the first behind 200 mini-batches: the 5th and the 3rd were better than those before
 	}{{"memory", false, 8}, {"memory", true, 8}, {"comet", false, 10}} {
+		if race.Enabled && x.plan == "memory" { // out of core is what runs beside other goroutines
+			continue
+		}
 		dir, c := tripleStore(t, 8), patientRun(x.plan)
 		if x.never {
 			c.LRDecay = -1

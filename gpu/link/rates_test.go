@@ -30,7 +30,7 @@ func TestRates(t *testing.T) {
 		{"memory", []float64{.1, 1e30}, .1, 4, -1},
 		{"comet", []float64{.003, .3}, .3, 2, 7},
 	} {
-		if k%race.Sample(3, 1) != 0 { // one in memory, one out of core
+		if k%race.Sample(3, 3) != 0 { // one in memory, one out of core
 			continue
 		}
 		dir, c := tripleStore(t, 8), patientRun(x.plan)

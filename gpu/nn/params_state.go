@@ -67,13 +67,7 @@ func (p *Params) saving() (list []gpu.Tensor) {
 }
 
 // stateBytes is the size of what SaveState writes.
-func (p *Params) stateBytes() int64 {
-	n := len(savedRanges)
-	if p.average != nil {
-		n++
-	}
-	return stateHead + 4*int64(n)*int64(p.rows)
-}
+func (p *Params) stateBytes() int64 { return stateHead + 4*int64(len(p.saving()))*int64(p.rows) }
 
 // Shape is the name and shape of a parameter, as model files say it.
 type Shape struct {

@@ -48,8 +48,7 @@ type part struct {
 	at         []uint32   // their places among the batch's rows
 	places     [][]uint32 // by feature of the type: their rows in it
 	categories [][]uint32 // by category: their numbers; of items last the numbers of their vectors
-	ages       []float32  // [rows × ageColumns] of a type with times
-	counts     []float32  // [rows × data.countColumns] of a type that others refer to
+	moving     []float32  // [rows × data.movingColumns]: what hangs on the seed's moment
 }
 
 // extra is what the model reads of a batch beyond its blocks.
@@ -97,14 +96,15 @@ func (f *feed) fill(i int, b *batch) error {
 			at = int(f.order.At(uint64(k)))
 		}
 		e := f.examples[at]
-		f.seeds, f.moments = append(f.seeds, e.row), append(f.moments, min(e.moment, f.until))
+		known := min(e.moment, f.until)
+		f.seeds, f.moments = append(f.seeds, e.row), append(f.moments, known)
 		b.season, b.truth.targets = appendSeason(b.season, e.moment), append(b.truth.targets, e.target)
 		if f.order != nil && hidden(f.hide, f.epoch, at) {
 			b.season = f.d.past.appendNone(b.season)
 		} else {
-			b.season = f.d.past.append(b.season, e.row, min(e.moment, f.until))
+			b.season = f.d.past.append(b.season, e.row, known)
 		}
-		b.season = f.d.appendThrough(b.season, e.row, min(e.moment, f.until))
+		b.season = f.d.appendThrough(b.season, e.row, known)
 		if f.lists != nil {
 			b.truth.lists = append(b.truth.lists, f.lists[e.list])
 		}
@@ -153,7 +153,7 @@ func (d *data) emptyParts(b *batch) {
 	}
 	for t := range b.parts {
 		p := &b.parts[t]
-		p.at, p.ages, p.counts = p.at[:0], p.ages[:0], p.counts[:0]
+		p.at, p.moving = p.at[:0], p.moving[:0]
 		for k := range p.places {
 			p.places[k] = p.places[k][:0]
 		}
@@ -196,9 +196,19 @@ func (d *data) read(b *batch) error {
 		p := &b.parts[t]
 		d.readRow(p, int(t), uint32(i), row)
 		if d.timed[t] {
-			p.ages = appendAge(p.ages, float64(moment)-float64(at))
+			p.moving = appendAge(p.moving, float64(moment)-float64(at))
 		}
-		p.counts = d.appendCounts(p.counts, int(t), row, moment)
+		p.moving = d.appendCounts(p.moving, int(t), row, moment)
 	}
 	return nil
+}
+
+// movingColumns are the numbers that are read of a row of a type and hang on the seed's moment: its age, if it has a time, and how many rows
+// refer to it.
+func (d *data) movingColumns(kind int) int {
+	n := d.countColumns(kind)
+	if d.timed[kind] {
+		n += ageColumns
+	}
+	return n
 }

@@ -192,7 +192,7 @@ func modelOptions() []option {
 		{
 			Field: func(c *Config) any { return &c.Average }, Group: options.Model, Level: options.Experimental,
 			Help:      "validate and keep the model's average over about the last tenth of the steps so far, and not the last step's model",
-			Otherwise: "yes of numbers", Values: options.Words(said, denied),
+			Otherwise: "yes where targets are numbers", Values: options.Words(said, denied),
 		},
 		{
 			Field: func(c *Config) any { return &c.Hidden }, Group: options.Model,

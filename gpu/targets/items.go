@@ -156,18 +156,15 @@ func (x *items) known(item uint32, moment int64) bool {
 	return !x.d.timed[x.kind] || x.d.graph == nil || x.d.graph.Time(x.rows[item]) <= moment
 }
 
-// readItems finds what the model reads of a batch's items, behind its rows. How old they are, and how many rows refer to them,
-// is not among it: that hangs on the seed.
+// readItems finds what the model reads of a batch's items, behind its rows. What hangs on the seed's moment is not
+// among it.
 func (x *items) readItems(b *batch) {
 	c := &b.choice
 	c.baseRows = len(b.Input)
 	p := &b.parts[x.kind]
 	for k, item := range c.items {
 		x.d.readRow(p, x.kind, uint32(c.baseRows+k), x.rows[item])
-		if x.d.timed[x.kind] {
-			p.ages = append(p.ages, make([]float32, ageColumns)...)
-		}
-		p.counts = append(p.counts, make([]float32, x.d.countColumns(x.kind))...)
+		p.moving = append(p.moving, make([]float32, x.d.movingColumns(x.kind))...)
 	}
 }
 

@@ -195,10 +195,7 @@ func (d *data) largest(m *store.Manifest, cfg *Config, entity string, most []int
 		for k := range p.categories {
 			p.categories[k] = append(p.categories[k], 0)
 		}
-		if d.timed[t] {
-			p.ages = appendAge(p.ages, 0)
-		}
-		p.counts = append(p.counts, make([]float32, d.countColumns(t))...)
+		p.moving = append(p.moving, make([]float32, d.movingColumns(t))...)
 	}
 	for range cfg.BatchSize {
 		b.season, b.truth.targets, b.truth.lists = appendSeason(b.season, 0), append(b.truth.targets, 0), append(b.truth.lists, nil)
@@ -228,7 +225,7 @@ func (d *data) batchBytes(b *batch) int64 {
 		n += 4*int64(len(k.Indptr)) + (6+40)*int64(len(k.Indices))
 	}
 	for _, p := range b.parts {
-		n += 4 * int64(len(p.at)*(1+len(p.places)+len(p.categories))+len(p.ages)+len(p.counts))
+		n += 4 * int64(len(p.at)*(1+len(p.places)+len(p.categories))+len(p.moving))
 	}
 	return 2 * n
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/gstore/gstore/sampler/keyed"
 )
 
-// encoder brings the rows of one table to states of one width: relu(P·[x, age, counts] + Σ_k V_k[c_k] + b), with x the table's features side by side,
-// c_k its categories, of which 0 is none, and V_k[0] = 0.
+// encoder brings the rows of one table to states of one width: relu(P·[x, age, counts] + Σ_k V_k[c_k] + b), with x the table's features
+// side by side, c_k its categories, of which 0 is none, and V_k[0] = 0.
 type encoder struct {
 	in           int // columns of x
 	weight, bias *nn.Param
@@ -25,7 +25,8 @@ type encoder struct {
 //
 //	score = w₂·relu(W₁·z + S·[season, past, through] + b₁) + b₂
 //
-// with the season of the moment, what earlier targets of the entity were ([past]) and how many rows refer to those that refer to it. What becomes of scores hangs on the targets' kind.
+// with the season of the moment, what earlier targets of the entity were ([past]) and how many rows refer to those that refer to it. What
+// becomes of scores hangs on the targets' kind.
 type model struct {
 	cfg      *Config
 	d        *data
@@ -86,11 +87,7 @@ func newModel(ctx context.Context, dev gpu.Device, cfg *Config, d *data, k kind,
 			}
 			e.in += d.mb.Features[c].Dim
 		}
-		in := e.in
-		if d.timed[t] {
-			in += ageColumns
-		}
-		in += d.countColumns(t)
+		in := e.in + d.movingColumns(t)
 		if in > 0 {
 			e.weight = m.params.Add("encoder."+name, in, h, uniform(in))
 		}
@@ -192,19 +189,11 @@ func (m *model) encode(p *pass, x *extra, states gpu.Tensor) {
 				q.Gather(y.x.View(0, at, n, dim), m.tables[c], a.Uint32s(q, part.places[k]))
 				at += dim
 			}
-			if m.d.timed[t] {
-				ages := a.Matrix(q, n, ageColumns)
+			if wide := m.d.movingColumns(t); wide > 0 {
+				moving := a.Matrix(q, n, wide)
 				if q.Err() == nil {
-					q.Upload(ages, blocks.Bytes(part.ages))
-					q.Copy(y.x.View(0, at, n, ageColumns), ages)
-				}
-				at += ageColumns
-			}
-			if wide := m.d.countColumns(t); wide > 0 {
-				counts := a.Matrix(q, n, wide)
-				if q.Err() == nil {
-					q.Upload(counts, blocks.Bytes(part.counts))
-					q.Copy(y.x.View(0, at, n, wide), counts)
+					q.Upload(moving, blocks.Bytes(part.moving))
+					q.Copy(y.x.View(0, at, n, wide), moving)
 				}
 			}
 			q.Gemm(gpu.GemmOptions{}, y.x, e.weight.Value, y.y)
